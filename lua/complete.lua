@@ -1,0 +1,63 @@
+-- complete: running -> gone. Ends the leases that the caller still holds and forgets their jobs.
+-- A job whose lease is not the caller's any more is left alone: its outcome belongs to another run.
+-- KEYS[1] leases   -- zset
+-- KEYS[2] jobs     -- hash
+-- KEYS[3] tally    -- hash
+-- KEYS[4] totals   -- hash
+-- KEYS[5] result:  -- string, completed with a job's id
+-- KEYS[6] rate:    -- hash, completed with a minute
+-- KEYS[7] call     -- string, the caller's own
+-- ARGV[1] now_ms : int  -- 0: Redis' clock
+-- ARGV[2] seq : int     -- the caller's call number
+-- ARGV[3] count : int   -- jobs
+-- ARGV[4] ended : rest  -- count leases, count ids, count tenants, then per kept result: index, ms to keep, bytes
+-- RETURNS {completed, index of each stale one...}
+-- @include clock
+-- @include once
+-- @include tally
+local before = answered(call_key, seq)
+if before then
+  return before
+end
+local now = clock(now_ms)
+local ids_at, tenants_at, results_at = ended + count, ended + 2 * count, ended + 3 * count
+
+local scores = redis.call('ZMSCORE', leases_key, unpack(ARGV, ended, ids_at - 1))
+local answer, stale, by_tenant = { count }, {}, {}
+for n = 1, count do
+  if scores[n] then
+    local tenant = ARGV[tenants_at + n - 1]
+    by_tenant[tenant] = (by_tenant[tenant] or 0) + 1
+  else
+    stale[n] = true
+    answer[#answer + 1] = n - 1
+  end
+end
+answer[1] = count - (#answer - 1)
+
+redis.call('ZREM', leases_key, unpack(ARGV, ended, ids_at - 1))
+if answer[1] == count then
+  redis.call('HDEL', jobs_key, unpack(ARGV, ids_at, tenants_at - 1))
+else
+  for n = 1, count do
+    if not stale[n] then
+      redis.call('HDEL', jobs_key, ARGV[ids_at + n - 1])
+    end
+  end
+end
+for n = results_at, #ARGV, 3 do
+  local index = tonumber(ARGV[n])
+  if not stale[index + 1] then
+    redis.call('SET', result_prefix .. ARGV[ids_at + index], ARGV[n + 2], 'PX', ARGV[n + 1])
+  end
+end
+if answer[1] > 0 then
+  local minute = rate_prefix .. math.floor(now / 60000)
+  for tenant, done in pairs(by_tenant) do
+    tally_add(tally_key, 'r', tenant, -done)
+    redis.call('HINCRBY', minute, tenant, done)
+  end
+  redis.call('EXPIRE', minute, 180)
+  redis.call('HINCRBY', totals_key, 'done', answer[1])
+end
+return answer_once(call_key, seq, answer)

@@ -1,0 +1,45 @@
+-- recover: running -> waiting, or dead when the budget is used up. Takes jobs back whose leases ended:
+-- their host is lost, or hangs. The run counts as an attempt, so a job that kills hosts ends among the dead.
+-- KEYS[1] leases  -- zset
+-- KEYS[2] jobs    -- hash
+-- KEYS[3] due     -- zset
+-- KEYS[4] dead    -- stream
+-- KEYS[5] tally   -- hash
+-- KEYS[6] totals  -- hash
+-- KEYS[7] alarm   -- list
+-- ARGV[1] now_ms : int  -- 0: Redis' clock
+-- ARGV[2] limit : int
+-- RETURNS {leases ended, of them to the dead letters, ms until the next lease ends or -1 when nothing runs}
+-- @include clock
+-- @include giveback
+-- @include wake
+local now = clock(now_ms)
+local ended = redis.call('ZRANGEBYSCORE', leases_key, '-inf', now, 'LIMIT', 0, limit)
+local buried, waiting = 0, false
+for _, lease in ipairs(ended) do
+  redis.call('ZREM', leases_key, lease)
+  local id, worker = lease:match('^(.*)#%d+@(%S+)$')
+  local raw = id and redis.call('HGET', jobs_key, id)
+  local r = raw and open_record(raw)
+  if r and r.state == 'q' then
+    add_run(r, lost_run(r, worker, now, 'its lease ended without an answer'))
+    r.attempts = r.attempts + 1
+    tally_add(tally_key, 'r', r.tenant, -1)
+    if r.attempts >= r.max then
+      put_dead(dead_key, jobs_key, tally_key, id, r, 'its lease ended without an answer; no attempts left')
+      buried = buried + 1
+    else
+      put_waiting(due_key, jobs_key, tally_key, id, r, now)
+      waiting = true
+    end
+  end
+end
+if waiting then
+  ring_alarm(alarm_key, due_key, now)
+end
+if #ended > 0 then
+  redis.call('HINCRBY', totals_key, 'recovered', #ended)
+  redis.call('HINCRBY', totals_key, 'buried', buried)
+end
+local head = redis.call('ZRANGE', leases_key, 0, 0, 'WITHSCORES')[2]
+return { #ended, buried, head and math.max(0, math.ceil(tonumber(head) - now)) or -1 }

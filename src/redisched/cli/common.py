@@ -1,0 +1,133 @@
+"""What the command groups share: options, opening a scheduler, loading an application, printing."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import importlib
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import uvloop
+
+from redisched.client import Scheduler
+from redisched.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help="the server's address; default $REDISCHED_URL, without it the embedded server")
+    parser.add_argument("--namespace", default="rs", help="default: rs")
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+
+
+def run_async(main: Callable[[], Awaitable[T]]) -> T:
+    """Runs a command's coroutine on uvloop."""
+
+    async def body() -> T:
+        return await main()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(body())
+
+
+def with_scheduler(args: argparse.Namespace, work: Callable[[Scheduler], Awaitable[int]]) -> int:
+    """Opens a scheduler at --url, without application code, and runs `work` with it."""
+
+    async def body() -> int:
+        async with Scheduler(args.url, namespace=args.namespace, timeout=5.0) as sched:
+            return await work(sched)
+
+    return run_async(body)
+
+
+def load_application(path: str) -> Scheduler:
+    """`package.module:name` -> the Scheduler object there."""
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise ConfigError(f"name the application as module:scheduler, for example app:sched, not {path!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.split(".")[0] == error.name.split(".")[0]:
+            raise ConfigError(f"there is no module {module_name!r} here; run this where `import {module_name}` works") from error
+        raise
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Scheduler):
+        names = [n for n, value in vars(module).items() if isinstance(value, Scheduler)]
+        hint = f"; did you mean {module_name}:{names[0]}?" if names else ""
+        raise ConfigError(f"{path!r} is not a redisched.Scheduler but {type(found).__name__}{hint}")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it: dataclasses as objects, times as ISO-8601 in UTC, durations as seconds."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    return str(value)
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(plain(value), ensure_ascii=False, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+    """Columns as wide as their content; numbers to the right."""
+    if not rows:
+        print(empty)
+        return
+    texts = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(columns[i]), *(len(row[i]) for row in texts)) for i in range(len(columns))]
+    print("  ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True)).rstrip())
+    for row, raw in zip(texts, rows, strict=True):
+        cells = [
+            text.rjust(width) if isinstance(cell, int | float) else text.ljust(width)
+            for text, width, cell in zip(row, widths, raw, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def parse_moment(text: str) -> datetime:
+    """An ISO-8601 time with a zone, for argparse."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ISO-8601, such as 2027-01-01T09:00:00Z") from None
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; add Z or an offset: {text}Z")
+    return moment
+
+
+def parse_delay(text: str) -> timedelta:
+    """90, 90s, 5m, 2h, 3d, for argparse."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        return timedelta(seconds=float(number) * units[unit])
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no delay, such as 90, 90s, 5m, 2h or 3d") from None

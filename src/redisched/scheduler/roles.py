@@ -1,0 +1,55 @@
+"""Runs all roles of a scheduler on one event loop and keeps them running through a lost store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from redisched.errors import StoreError, StoreUnavailable
+from redisched.scheduler.promoter import Promoter
+from redisched.scheduler.pruner import Pruner
+from redisched.scheduler.recoverer import Recoverer
+from redisched.settings import SchedulerSettings
+from redisched.store import Store
+from redisched.store.waiter import Waiter
+
+log = logging.getLogger("redisched.scheduler")
+
+PAUSE_S = 0.5
+
+
+class Roles:
+    def __init__(self, store: Store, settings: SchedulerSettings | None = None) -> None:
+        self._store = store
+        self._settings = settings or SchedulerSettings()
+        self.promoters = [Promoter(store, shard, self._settings) for shard in range(store.shards)]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        recoverer, pruner = Recoverer(self._store, self._settings), Pruner(self._store, self._settings)
+        async with asyncio.TaskGroup() as group:
+            for promoter in self.promoters:
+                group.create_task(_for_ever("promoter", promoter.run))
+            group.create_task(_for_ever("recoverer", recoverer.run))
+            group.create_task(_for_ever("pruner", pruner.run))
+            group.create_task(_for_ever("alarms", self._listen))
+
+    async def _listen(self) -> None:
+        waiter = Waiter(self._store, "alarm")
+        try:
+            while True:
+                for shard in await waiter.wait(self._settings.look_s):
+                    self.promoters[shard].ring()
+        finally:
+            await waiter.close()
+
+
+async def _for_ever(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """A role outlives whatever the store does: it says so and goes on."""
+    while True:
+        try:
+            await run()
+        except (StoreUnavailable, StoreError) as error:
+            log.error("role interrupted", extra={"role": name, "error": str(error)})
+        await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,104 @@
+"""Addresses and connections. With `store.py` and `server.py` the only place that imports redis-py.
+
+redis-py is told to do little: no retries of its own (it would re-send behind our back, ten times
+by default), RESP2 (replies look the same on every server), one socket timeout that is longer than
+any blocking read. Riding through a lost connection is `store.py`'s work, where a call is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import redis.asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from redisched.errors import ConfigError
+
+Client = Any  # aioredis.Redis | RedisCluster: redis-py types their commands too loosely to help
+
+SOCKET_TIMEOUT_S = 5.0  # a blocking read asks for less
+SCHEMES = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster://, redis+sentinel://, memory://"
+
+
+def connect(url: str) -> Client:
+    """A client for an address; opens no connection yet."""
+    scheme = url.partition("://")[0]
+    if scheme in ("redis", "rediss", "unix"):
+        try:
+            return aioredis.Redis.from_url(url, **_options())
+        except ValueError as error:
+            raise ConfigError(f"{hide_password(url)!r} is not an address: {error}") from error
+    if scheme in ("redis+cluster", "rediss+cluster"):
+        hosts, login, _ = _hosts(url)
+        tls = {"ssl": True} if scheme == "rediss+cluster" else {}
+        nodes = [ClusterNode(host, port) for host, port in hosts]
+        options = _options() | {"retry": Retry(NoBackoff(), 3)}  # MOVED and ASK are followed as retries
+        return RedisCluster(startup_nodes=nodes, **options, **login, **tls)
+    if scheme == "redis+sentinel":
+        hosts, login, path = _hosts(url)
+        service, _, database = path.partition("/")
+        if not service:
+            raise ConfigError("name the service: redis+sentinel://host:26379,host:26379/mymaster")
+        sentinel = Sentinel(hosts, sentinel_kwargs={"socket_timeout": 1.0}, **_options(), **login)
+        return sentinel.master_for(service, db=int(database or 0))
+    raise ConfigError(f"{hide_password(url)!r} is not an address redisched knows; it takes {SCHEMES}")
+
+
+def connect_memory() -> Client:
+    """An in-memory server of this object's own, for tests."""
+    try:
+        from fakeredis import FakeAsyncRedis, FakeServer
+    except ImportError as error:
+        raise ConfigError("memory:// needs fakeredis: pip install 'redisched[testing]'") from error
+    return FakeAsyncRedis(server=FakeServer(), protocol=2)
+
+
+def is_cluster(client: Client) -> bool:
+    return isinstance(client, RedisCluster)
+
+
+def hide_password(url: str) -> str:
+    """An address fit for logs and errors."""
+    scheme, sep, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    if not at:
+        return url
+    user = login.partition(":")[0]
+    return f"{scheme}{sep}{user}:***@{place}"
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "protocol": 2,
+        "decode_responses": False,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+    }
+
+
+def _hosts(url: str) -> tuple[list[tuple[str, int]], dict[str, Any], str]:
+    """Hosts, login and path of an address with several hosts."""
+    parts = urlsplit(url)
+    login_text, _, places = parts.netloc.rpartition("@")
+    user, _, password = login_text.partition(":")
+    hosts: list[tuple[str, int]] = []
+    for place in places.split(","):
+        host, _, port = place.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"{place!r} in the address must be host:port")
+        hosts.append((host.strip("[]"), int(port)))
+    login: dict[str, Any] = {}
+    if user:
+        login["username"] = unquote(user)
+    if password:
+        login["password"] = unquote(password)
+    for name, values in parse_qs(parts.query).items():
+        if name not in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+            raise ConfigError(f"option {name!r} of the address is not known")
+        login[name] = values[0]
+    return hosts, login, parts.path.strip("/")

@@ -1,0 +1,300 @@
+"""Runs claimed jobs: one handler to one outcome. Called by the fetcher, hands outcomes to the finisher.
+
+A job is a task of its own. Timeouts are not a timer each: `look()` walks the running jobs some
+times a second and cancels what is past its time or whose lease is lost. A handler that goes on
+after its cancellation is given up on: its outcome is sent without it, and the process must be
+replaced (`stuck`), because nothing else can stop such code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from redisched import codec
+from redisched.backoff import Retry, RetryLater, RetryNever
+from redisched.clock import delta_ms, from_ms, mono_s, wall_ms
+from redisched.errors import LeaseLost, PayloadUndecodable
+from redisched.keys import decode_tenant
+from redisched.model import Claimed, Outcome
+from redisched.registry import DEFAULT_KEEP_MS, Context, Handler, Registry
+from redisched.settings import WorkerSettings
+from redisched.store import Store
+from redisched.worker.finisher import Finisher, Held
+from redisched.worker.ledger import Ledger
+
+log = logging.getLogger("redisched.worker")
+
+STRAY_FIRST_MS, STRAY_LONGEST_MS = 1_000, 60_000
+PROGRESS_KEPT_MS = 3_600_000
+QUICK_S = 0.02  # a mean run time below this makes fetching ahead worth it
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A handler that was started and has not come back."""
+
+    held: Held
+    handler: Handler[..., Any]
+    keep_ms: int | None
+    max_attempts: int
+    started_s: float
+    deadline_s: float = 0.0
+    task: asyncio.Task[None] | None = None
+    why_cancelled: str = ""  # timeout, lost or drain
+    cancelled_s: float = 0.0
+    given_up: bool = False
+
+
+class Runner:
+    def __init__(
+        self, store: Store, registry: Registry, settings: WorkerSettings, ledger: Ledger, worker: str, finisher: Finisher
+    ) -> None:
+        self._store = store
+        self._handlers = registry.handlers
+        self._settings = settings
+        self._ledger = ledger
+        self._worker = worker
+        self._finisher = finisher
+        self._threads: ThreadPoolExecutor | None = None
+        self.running: dict[int, Running] = {}  # by slot
+        self.backlog: deque[Held] = deque()
+        self.resource: Any = None
+        self.stuck = False
+        self.started = 0
+        self._mean_s = 1.0
+        self.on_room: Callable[[], None] = lambda: None
+
+    @property
+    def in_hand(self) -> int:
+        return len(self.running) + len(self.backlog)
+
+    @property
+    def is_quick(self) -> bool:
+        """Handlers end so fast that the next batch should be here when this one ends."""
+        return self._mean_s < QUICK_S
+
+    def accept(self, claimed: list[Claimed]) -> None:
+        """Takes claimed jobs into this process and starts as many as there is room for."""
+        now_s = mono_s()
+        for job in claimed:
+            self.backlog.append(Held(job, self._ledger.take(job.shard, job.member, now_s)))
+        self.fill()
+
+    def fill(self) -> None:
+        while self.backlog and len(self.running) < self._settings.concurrency and not self.stuck:
+            self._start(self.backlog.popleft())
+
+    def return_backlog(self) -> None:
+        """Gives back what was fetched ahead and not started: it uses up no attempt."""
+        while self.backlog:
+            self._finisher.release(self.backlog.popleft(), "unstarted")
+
+    # -- starting
+
+    def _start(self, held: Held) -> None:
+        job = held.job
+        try:
+            head, packed = codec.split_record(job.record)
+            held.tenant = head[1].partition(b":")[0].decode()
+            held.attempt = int(head[2]) + 1
+            body = codec.decode_body(packed)
+            held.name = body.name
+            handler = self._handlers.get(body.name)
+            if handler is None:
+                return self._return_stray(held, int(head[4]))
+            args, kwargs = handler.unpack(body.args)
+        except (PayloadUndecodable, ValueError, IndexError) as error:
+            return self._bury_undecodable(held, error)
+        now_s = mono_s()
+        held.started_ms = wall_ms()
+        running = Running(held, handler, body.keep_ms, int(head[3]), now_s)
+        timeout_ms = body.timeout_ms or handler.options.timeout_ms
+        if timeout_ms:
+            running.deadline_s = now_s + timeout_ms / 1000
+        if handler.context_parameter is not None:
+            kwargs[handler.context_parameter] = self._context(held, body)
+        self._ledger.start(held.slot, running.deadline_s)
+        self.running[held.slot] = running
+        self.started += 1
+        running.task = asyncio.create_task(self._run(running, args, kwargs))
+        return None
+
+    def _context(self, held: Held, body: codec.Body) -> Context:
+        async def tell(note: str) -> None:
+            job = held.job
+            if not await self._store.progress(job.shard, job.member, job.id, str(note)[:500], PROGRESS_KEPT_MS):
+                raise LeaseLost(f"job {job.id} was given to somebody else; stop")
+
+        when: datetime | None = from_ms(body.at_ms) if body.at_ms else None
+        return Context(
+            job_id=held.job.id,
+            tenant=decode_tenant(held.tenant),
+            attempt=held.attempt,
+            scheduled_at=when,
+            idempotency_key=body.key or held.job.id,
+            fence=held.job.fence,
+            resource=self.resource,
+            tell=tell,
+        )
+
+    def _return_stray(self, held: Held, strays: int) -> None:
+        delay_ms = min(STRAY_FIRST_MS * 2 ** min(strays, 10), STRAY_LONGEST_MS)
+        log.warning("no such handler here, job goes back", extra=held.facts() | {"delay_ms": delay_ms, "times": strays + 1})
+        self._finisher.release(held, "unknown", delay_ms)
+
+    def _bury_undecodable(self, held: Held, error: Exception) -> None:
+        log.error("payload cannot be decoded, job buried", extra=held.facts() | {"error": str(error)})
+        now_ms = wall_ms()
+        reason = f"undecodable: {error}"
+        run = codec.encode_run(held.attempt, self._worker, now_ms, now_ms, Outcome.FAILED, reason)
+        self._finisher.bury(held, reason, run)
+
+    # -- running
+
+    async def _run(self, running: Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        function = running.handler.function
+        try:
+            value = await (function(*args, **kwargs) if running.handler.is_async else self._in_thread(function, args, kwargs))
+        except asyncio.CancelledError:
+            if not running.why_cancelled:
+                self._failed(running, Outcome.FAILED, "the handler cancelled itself", asyncio.CancelledError())
+            else:
+                self._cancelled(running)
+        except Exception as error:
+            self._failed(running, Outcome.FAILED, _describe(error), error)
+        except BaseException as error:
+            # SystemExit or KeyboardInterrupt of a handler: it asked for the process to end. The job counts as failed.
+            self._failed(running, Outcome.FAILED, _describe(error), error)
+        else:
+            if not running.given_up:
+                self._done(running, value)
+        finally:
+            self._ended(running)
+
+    async def _in_thread(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="redisched-job")
+        call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled. Wait for it as for any handler that ignores its cancellation;
+            # past the grace time `look()` gives up on it and the process is replaced.
+            if not future.done():
+                await asyncio.wait([future])
+            future.exception()
+            raise
+
+    def _done(self, running: Running, value: Any) -> None:
+        held = running.held
+        if running.why_cancelled == "lost":
+            return
+        keep_ms = running.keep_ms if running.keep_ms is not None else (DEFAULT_KEEP_MS if value is not None else 0)
+        if keep_ms:
+            held.ended_ms = wall_ms()
+            runs = codec.open_record(held.job.record).runs if held.attempt > 1 else b""
+            result = codec.encode_result(held.attempt, self._worker, held.started_ms, held.ended_ms, value, runs)
+            self._finisher.complete(held, keep_ms, result)
+        else:
+            self._finisher.complete(held)
+
+    def _failed(self, running: Running, outcome: Outcome, text: str, error: BaseException) -> None:
+        held, policy = running.held, running.handler.options.retry
+        if running.given_up or running.why_cancelled == "lost":
+            return
+        held.ended_ms = wall_ms()
+        if isinstance(error, RetryLater):
+            outcome, text = Outcome.LATER, str(error)
+        run = codec.encode_run(held.attempt, self._worker, held.started_ms, held.ended_ms, outcome, text)
+        short = f"{type(error).__name__}: {error}"
+        used_up = held.attempt >= policy.max_attempts
+        if isinstance(error, RetryLater) and not (error.counted and used_up):
+            self._finisher.retry(held, error.counted, policy.max_attempts, delta_ms(error.delay), run)
+        elif used_up or isinstance(error, RetryNever) or isinstance(error, policy.fatal):
+            log.error("job failed for good", extra=held.facts() | {"error": short})
+            self._finisher.bury(held, short, run)
+        else:
+            delay_ms = self._delay_ms(policy, held)
+            log.warning("job failed, will be tried again", extra=held.facts() | {"error": short, "delay_ms": delay_ms})
+            self._finisher.retry(held, True, policy.max_attempts, delay_ms, run)
+
+    def _delay_ms(self, policy: Retry, held: Held) -> int:
+        try:
+            return policy.delay_ms(held.attempt)
+        except Exception as error:  # a backoff function of the user's own
+            log.error("backoff function failed, using 60 s", extra=held.facts() | {"error": repr(error)})
+            return 60_000
+
+    def _cancelled(self, running: Running) -> None:
+        if running.why_cancelled == "timeout":
+            limit_s = running.deadline_s - running.started_s
+            self._failed(running, Outcome.TIMEOUT, f"timed out after {limit_s:g} s", TimeoutError(f"timed out after {limit_s:g} s"))
+        elif running.why_cancelled == "drain" and not running.given_up:
+            self._finisher.release(running.held, "unstarted")
+
+    def _ended(self, running: Running) -> None:
+        if self.running.pop(running.held.slot, None) is None:
+            return  # given up on before
+        if running.why_cancelled == "lost":
+            running.held.ended_ms = wall_ms()
+            self._finisher.drop(running.held)
+        self._mean_s += 0.05 * (mono_s() - running.started_s - self._mean_s)
+        if self.backlog:
+            self.fill()
+        self.on_room()
+
+    # -- watching
+
+    def look(self) -> None:
+        """Cancels what is past its time or whose lease is lost, and gives up on what ignores that."""
+        now_s = mono_s()
+        for running in list(self.running.values()):
+            if not running.why_cancelled:
+                if self._ledger.is_lost(running.held.slot):
+                    self._cancel(running, "lost", now_s)
+                elif running.deadline_s and now_s >= running.deadline_s:
+                    self._cancel(running, "timeout", now_s)
+            elif now_s - running.cancelled_s > self._settings.cancel_grace_s:
+                self._give_up(running)
+        lost = [held for held in self.backlog if self._ledger.is_lost(held.slot)]
+        for held in lost:
+            self.backlog.remove(held)
+            self._finisher.drop(held)
+
+    def cancel_all(self) -> None:
+        """The grace time of a drain is over: stop what runs; it goes back without using up an attempt."""
+        for running in list(self.running.values()):
+            if not running.why_cancelled:
+                self._cancel(running, "drain", mono_s())
+
+    def _cancel(self, running: Running, why: str, now_s: float) -> None:
+        running.why_cancelled, running.cancelled_s = why, now_s
+        assert running.task is not None
+        running.task.cancel()
+
+    def _give_up(self, running: Running) -> None:
+        log.error("handler ignores its cancellation; replacing this process", extra=running.held.facts())
+        if running.why_cancelled == "lost":
+            self._finisher.drop(running.held)
+        else:
+            self._cancelled(running)
+        running.given_up = True
+        del self.running[running.held.slot]
+        self.stuck = True
+        self.on_room()
+
+
+def _describe(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
+
