@@ -50,6 +50,6 @@ elseif place == 'lane' and redis.call('XLEN', lane_prefix .. r.lane) == 0 then
   -- The tenant may stay in the ring with nothing to give; its next visit removes it.
   redis.call('DEL', lane_prefix .. r.lane)
 end
-redis.call('SET', result_prefix .. id, 'c', 'PX', keep_ms)
+redis.call('SET', result_prefix .. id, 'c', 'PX', math.max(1, keep_ms))
 redis.call('HINCRBY', totals_key, 'cancelled', 1)
 return { 'cancelled' }

@@ -59,7 +59,7 @@ local token = math.max((tonumber(redis.call('GET', fence_key)) or 0) + 1, now * 
 local answer, leased, ghosts = { 0, token }, {}, 0
 for n, id in ipairs(ids) do
   local record = records[n]
-  if record and record:byte() == 113 then
+  if record and record:find('^q [^ :]+[ :]') then
     leased[#leased + 1] = now + lease_ms
     leased[#leased + 1] = string.format('%s#%.0f@%s', id, token, worker)
     answer[#answer + 1] = id

@@ -47,7 +47,7 @@ else
 end
 for n = results_at, #ARGV, 3 do
   local index = tonumber(ARGV[n])
-  if not stale[index + 1] then
+  if not stale[index + 1] and tonumber(ARGV[n + 1]) > 0 then
     redis.call('SET', result_prefix .. ARGV[ids_at + index], ARGV[n + 2], 'PX', ARGV[n + 1])
   end
 end

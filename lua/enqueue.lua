@@ -69,10 +69,10 @@ for _, n in ipairs(taken) do
     at = at + now
   end
   local tenant = lane:match('^[^:]+')
-  if known[n] then
+  if known[n] and open_record(known[n]) then
     -- A dead letter's key is used again: the letter makes room for the new job.
     redis.call('XDEL', dead_key, open_record(known[n]).mark)
-    tally_add(tally_key, 'd', tenant, -1)
+    tally_add(tally_key, 'd', open_record(known[n]).tenant, -1)
   end
   local placed = false
   if at <= now and direct then

@@ -36,7 +36,7 @@ if #ARGV >= letters then
 else
   local surplus = redis.call('XLEN', dead_key) - kept
   local oldest_ms = clock(now_ms) - age_ms
-  for n, entry in ipairs(redis.call('XRANGE', dead_key, '-', '+', 'COUNT', limit)) do
+  for n, entry in ipairs(redis.call('XRANGE', dead_key, '-', '+', 'COUNT', limit) or {}) do
     if n > surplus and tonumber(entry[1]:match('^%d+')) >= oldest_ms then
       break
     end

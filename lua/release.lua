@@ -31,7 +31,7 @@ for n = held, #ARGV, 4 do
   if r and redis.call('ZREM', leases_key, ARGV[n]) == 1 then
     local reason = nil
     if why == 'lost' then
-      add_run(r, lost_run(r, ARGV[n]:match('@(%S+)$'), now, 'its worker process died'))
+      add_run(r, lost_run(r, ARGV[n]:match('^.*#%d+@(%S+)$'), now, 'its worker process died'))
       r.attempts = r.attempts + 1
       reason = r.attempts >= r.max and 'its worker process died; no attempts left'
     elseif why == 'unknown' then

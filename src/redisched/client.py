@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
@@ -65,6 +66,7 @@ class Scheduler:
         self.store_settings = StoreSettings(url, namespace, shards, timeout, allow_eviction=allow_eviction)
         self.settings = ClientSettings(max_payload_bytes=max_payload_bytes, replicas=replicas)
         self.registry = Registry(lifespan=lifespan)
+        self._given_clock = clock
         self._store = Store(self.store_settings, clock)
         self._outbox: Outbox | None = None
         self._opened = 0
@@ -110,6 +112,13 @@ class Scheduler:
         """Declares an async context manager around each worker process; handlers ask for its value by `ctx.resource`."""
         self.registry.lifespan = factory
         return factory
+
+    def use(self, url: str | None) -> None:
+        """Another address than the one it was made with; before it is opened. `memory://` for tests."""
+        if self._opened:
+            raise ConfigError("this scheduler is open; choose its address before `async with sched:`")
+        self.store_settings = replace(self.store_settings, url=url)
+        self._store = Store(self.store_settings, self._given_clock)
 
     # -- opening and closing
 

@@ -14,6 +14,7 @@ from redisched import codec
 from redisched.clock import from_ms
 from redisched.errors import PayloadUndecodable
 from redisched.keys import ShardKeys, decode_tenant
+from redisched.listing import args_of, died_at, facts_of, list_jobs, running_facts
 from redisched.model import DeadLetter, JobView, Outcome, Run, Stats, TenantStats
 from redisched.state import State
 from redisched.store import Store
@@ -60,79 +61,47 @@ class Inspector:
                 return None
 
     async def _living_view(self, shard: int, job_id: str, word: str, raw: bytes, place: bytes) -> JobView:
-        record = codec.open_record(raw)
-        body = record.body
-        common: dict[str, Any] = {
-            "name": body.name,
-            "priority": record.priority,
-            "scheduled_at": from_ms(body.at_ms) if body.at_ms else None,
-            "attempts": record.attempts,
-            "max_attempts": record.max_attempts,
-            "key": body.key,
-            "runs": codec.decode_runs(record.runs),
-            "payload_bytes": record.payload_bytes,
-            "args": _args(body),
-        }
-        if common["runs"]:
-            common["error"] = common["runs"][-1].error or None
+        facts = facts_of(codec.open_record(raw))
         if word in ("waiting", "overflow"):
-            return JobView(job_id, record.tenant, State.WAITING, run_at=from_ms(int(float(place))), **common)
-        if word == "running" and (lease := await self._lease(shard, job_id)):
-            member, until = lease
-            fence, _, worker = member.rpartition("#")[2].partition("@")
-            common |= {"lease_until": from_ms(until), "fence": int(fence), "worker": worker}
-            progress = await self._store.read(lambda: self._store.client.get(self._store.keys.shards[shard].progress(job_id)))
-            common["progress"] = progress.decode() if progress else None
-        return JobView(job_id, record.tenant, State(word), **common)
+            facts["run_at"] = from_ms(int(float(place)))
+        elif word == "ready":
+            facts["position"] = int(place)
+        elif word == "dead":
+            facts["died_at"] = died_at(place)
+        elif lease := await self._lease(shard, job_id):
+            facts |= running_facts(lease[0].encode(), lease[1])[1]
+            key = self._store.keys.shards[shard].progress(job_id)
+            progress = await self._store.read(lambda: self._store.client.get(key))
+            facts["progress"] = progress.decode() if progress else None
+        state = State.WAITING if word == "overflow" else State(word)
+        return JobView(id=job_id, state=state, **facts)
 
     # -- many jobs
 
     async def jobs(
-        self, *, state: State | None = None, tenant: str | None = None, name: str | None = None, limit: int = 50
+        self,
+        *,
+        state: State | None = None,
+        tenant: str | None = None,
+        name: str | None = None,
+        limit: int = 50,
     ) -> list[JobView]:
-        """Living and dead jobs, a step at a time, until `limit` are found."""
-        found: list[JobView] = []
-        async for view in self.walk():
-            if state not in (None, view.state) or tenant not in (None, view.tenant) or name not in (None, view.name):
-                continue
-            found.append(view)
-            if len(found) >= limit:
-                break
-        return found
-
-    async def walk(self) -> AsyncIterator[JobView]:
-        """Every job of every shard. One that moves meanwhile may be seen in its old place."""
-        store = self._store
-        for keys in store.keys.shards:
-            cursor = 0
-            while True:
-                cursor, chunk = await store.read(
-                    lambda at=cursor, k=keys: store.client.hscan(k["jobs"], at, count=STEP)  # type: ignore[misc]
-                )
-                for job_id in chunk:
-                    view = await self.job_in(keys.shard, job_id.decode())
-                    if view.state is not State.GONE:
-                        yield view
-                if cursor == 0:
-                    break
-
-    async def job_in(self, shard: int, job_id: str) -> JobView:
-        word, raw, place = await self._store.locate(shard, job_id)
-        if word in ("gone", "kept"):
-            return JobView(job_id, "", State.GONE)
-        try:
-            return await self._living_view(shard, job_id, word, raw, place)
-        except PayloadUndecodable as error:
-            return JobView(job_id, "", State(word if word != "overflow" else "waiting"), error=str(error))
+        """Living and dead jobs: see `listing.py`."""
+        return await list_jobs(self._store, state=state, tenant=tenant, name=name, limit=limit)
 
     # -- dead letters
 
     async def dead(
-        self, *, tenant: str | None = None, name: str | None = None, limit: int | None = 50
+        self,
+        *,
+        tenant: str | None = None,
+        name: str | None = None,
+        limit: int | None = 50,
+        shard: int | None = None,
     ) -> AsyncIterator[tuple[int, DeadLetter]]:
         """Dead letters with their shards, newest first within a shard."""
         seen = 0
-        for keys in self._store.keys.shards:
+        for keys in self._store.keys.shards if shard is None else [self._store.keys.shards[shard]]:
             last = "+"
             while limit is None or seen < limit:
                 entries = await self._store.read(
@@ -154,11 +123,12 @@ class Inspector:
         records = await self._store.read(lambda: self._store.client.hmget(keys["jobs"], ids))
         letters = []
         for (entry, fields), raw in zip(entries, records, strict=True):
-            name, attempts, runs, args = "?", 0, (), None
+            name, attempts, args = "?", 0, None
+            runs: tuple[Run, ...] = ()
             if raw is not None:
                 try:
                     record = codec.open_record(raw)
-                    name, attempts, args = record.body.name, record.attempts, _args(record.body)
+                    name, attempts, args = record.body.name, record.attempts, args_of(record.body)
                     runs = codec.decode_runs(record.runs)
                 except PayloadUndecodable:
                     pass
@@ -214,7 +184,7 @@ class Inspector:
         """The time that decides: Redis', or the test's."""
         if self._store.clock is not None:
             return self._store.clock.now_ms()
-        seconds, micros = await self._store.read(lambda: self._store.client.time())
+        seconds, micros = await self._store.read(self._store.client.time)
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def _shard_stats(
@@ -257,13 +227,14 @@ class Inspector:
         client, read = self._store.client, self._store.read
         for mark in marks:
             lane = encoded + {"h": ":h", "n": "", "l": ":l"}[mark.lower()]
+            key = keys.lane(lane) if mark.islower() else keys.overflow(lane)
             if mark.islower():
-                _add(found, encoded, "ready", await read(lambda k=keys.lane(lane): client.xlen(k)))  # type: ignore[misc]
-                first = await read(lambda k=keys.lane(lane): client.xrange(k, count=1))  # type: ignore[misc]
+                _add(found, encoded, "ready", await read(lambda k=key: client.xlen(k)))  # type: ignore[misc]
+                first = await read(lambda k=key: client.xrange(k, count=1))  # type: ignore[misc]
                 since = int(first[0][0].partition(b"-")[0]) if first else now_ms
             else:
-                _add(found, encoded, "w", await read(lambda k=keys.overflow(lane): client.zcard(k)))  # type: ignore[misc]
-                spilled = await read(lambda k=keys.overflow(lane): client.zrange(k, 0, 0, withscores=True))  # type: ignore[misc]
+                _add(found, encoded, "w", await read(lambda k=key: client.zcard(k)))  # type: ignore[misc]
+                spilled = await read(lambda k=key: client.zrange(k, 0, 0, withscores=True))  # type: ignore[misc]
                 since = int(spilled[0][1]) if spilled else now_ms
             _most(found, encoded, "lag", now_ms - since)
 
@@ -278,17 +249,11 @@ def _most(found: dict[str, dict[str, float]], encoded: str, what: str, value: fl
     counts[what] = max(counts.get(what, 0), value)
 
 
-def _args(body: codec.Body) -> Any:
-    try:
-        return codec.decode_any(body.args)
-    except Exception as error:  # any bytes may stand there; a list must go on
-        return f"<undecodable: {error}>"
-
-
 def _kept_view(job_id: str, tenant: str, raw: bytes) -> JobView:
     if raw == codec.CANCELLED:
         return JobView(job_id, tenant, State.GONE, outcome="cancelled")
     kept = codec.decode_result(raw)
     run = Run(kept.attempt, kept.worker, from_ms(kept.started_ms), from_ms(kept.ended_ms), Outcome.DONE)
     runs = (*codec.decode_runs(kept.runs), run)
-    return JobView(job_id, tenant, State.GONE, outcome="done", attempts=kept.attempt, runs=runs, error=kept.error or None)
+    error = kept.error or None
+    return JobView(job_id, tenant, State.GONE, outcome="done", attempts=kept.attempt, runs=runs, error=error)

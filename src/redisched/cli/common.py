@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import importlib
 import json
-import os
+import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import uvloop
 
 from redisched.client import Scheduler
-from redisched.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -28,6 +27,11 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="default: INFO")
+    parser.add_argument("--log-style", default="text", choices=["text", "json"], help="a line of text or a JSON object")
 
 
 def run_async(main: Callable[[], Awaitable[T]]) -> T:
@@ -50,25 +54,10 @@ def with_scheduler(args: argparse.Namespace, work: Callable[[Scheduler], Awaitab
     return run_async(body)
 
 
-def load_application(path: str) -> Scheduler:
-    """`package.module:name` -> the Scheduler object there."""
-    module_name, _, attribute = path.partition(":")
-    if not module_name or not attribute:
-        raise ConfigError(f"name the application as module:scheduler, for example app:sched, not {path!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and module_name.split(".")[0] == error.name.split(".")[0]:
-            raise ConfigError(f"there is no module {module_name!r} here; run this where `import {module_name}` works") from error
-        raise
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Scheduler):
-        names = [n for n, value in vars(module).items() if isinstance(value, Scheduler)]
-        hint = f"; did you mean {module_name}:{names[0]}?" if names else ""
-        raise ConfigError(f"{path!r} is not a redisched.Scheduler but {type(found).__name__}{hint}")
-    return found
+def once(args: argparse.Namespace, work: Callable[[Scheduler], Awaitable[int]]) -> int:
+    """`with_scheduler` for a command that does one thing and ends: it says itself what went wrong."""
+    logging.getLogger("redisched").setLevel(logging.ERROR)
+    return with_scheduler(args, work)
 
 
 def plain(value: Any) -> Any:
@@ -101,7 +90,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
     if not rows:
         print(empty)
         return
-    texts = [[str(cell) for cell in row] for row in rows]
+    texts = [[shown(cell) for cell in row] for row in rows]
     widths = [max(len(columns[i]), *(len(row[i]) for row in texts)) for i in range(len(columns))]
     print("  ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True)).rstrip())
     for row, raw in zip(texts, rows, strict=True):
@@ -112,6 +101,35 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         print("  ".join(cells).rstrip())
 
 
+def shown(value: object) -> str:
+    """Text for a terminal: a tenant's name or an error cannot move the cursor or begin a line."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda m: json.dumps(m[0])[1:-1], str(value))
+
+
+def say(text: str) -> None:
+    """A line for the person who waits: on stderr, so that stdout stays clean."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def span(seconds: float) -> str:
+    """`12 ms`, `3.4 s`, `4 min 12 s`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    for size, unit, small, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} {int(seconds % size // small)} {name}"
+    raise AssertionError(seconds)
+
+
+def positive(text: str) -> int:
+    """A count, for argparse."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1,000,000")
+    return int(text)
+
+
 def parse_moment(text: str) -> datetime:
     """An ISO-8601 time with a zone, for argparse."""
     try:
@@ -119,7 +137,7 @@ def parse_moment(text: str) -> datetime:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not ISO-8601, such as 2027-01-01T09:00:00Z") from None
     if moment.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; add Z or an offset: {text}Z")
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone, as 2027-01-01T09:00:00Z has")
     return moment
 
 

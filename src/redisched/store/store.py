@@ -20,7 +20,7 @@ from redisched.clock import MovableClock, mono_s
 from redisched.embedded import EmbeddedServer
 from redisched.errors import LayoutMismatch, StoreError, StoreFull, StoreUnavailable
 from redisched.keys import LAYOUT_VERSION, Keys, ShardKeys
-from redisched.model import Claimed
+from redisched.model import Claimed, Recount
 from redisched.settings import DEFAULT_SHARDS, StoreSettings
 from redisched.store.caller import Caller
 from redisched.store.connect import Client, connect, connect_memory, hide_password, is_cluster
@@ -28,6 +28,8 @@ from redisched.store.scripts import Script, load_scripts
 
 log = logging.getLogger("redisched.store")
 T = TypeVar("T")
+
+ANNOUNCE_S = 5.0
 
 # What passes by itself: a lost connection, a failover, a server that is still loading its data.
 PASSING = (
@@ -298,6 +300,38 @@ class Store:
         (word,) = await self.call("progress", shard, member, job_id, note, keep_ms)
         return bool(word == b"noted")
 
+    async def is_idle(self) -> bool:
+        """Nothing is ready, running or due in any shard."""
+        for shard in range(self.shards):
+            (idle,) = await self.call("idle", shard, self.now_ms())
+            if not idle:
+                return False
+        return True
+
+    async def repair(
+        self, shard: int, limit: int, longest_ms: int, suspects: Sequence[Any], *, fix: bool
+    ) -> list[tuple[bytes, str, str]]:
+        """`suspects`: id, kind and where of each place seen. Answers id, word and places of each job."""
+        args = (self.now_ms(), int(fix), limit, longest_ms, *suspects)
+        answer = await self.call("repair", shard, *args)
+        rows = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
+        return [(i, str(word, "ascii"), str(places, "utf-8", "backslashreplace")) for i, word, places in rows]
+
+    async def recount(self, shard: int, limit: int, tenants: Sequence[str], *, fix: bool) -> list[Recount]:
+        """Counts and marks of encoded tenants, as they are and as they were kept."""
+        answer = await self.call("recount", shard, int(fix), limit, *tenants)
+        return [
+            Recount(
+                str(row[0], "utf-8", "backslashreplace"),
+                (row[1], row[2], row[3]),
+                (row[4], row[5], row[6]),
+                str(row[7], "ascii"),
+                str(row[8], "ascii"),
+                row[9],
+            )
+            for row in (answer[n : n + 10] for n in range(0, len(answer), 10))
+        ]
+
     # -- members: who is alive, for people to see; nothing depends on it
 
     async def announce(self, member: str, seconds: float) -> None:
@@ -305,6 +339,15 @@ class Store:
         now, _ = await self.read(lambda: self._client.time())
         until = int(now) * 1000 + round(seconds * 1000)
         await self.read(lambda: self._client.zadd(self.keys.members, {member: until}))
+
+    async def keep_announcing(self, member: str) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.announce(member, 3 * ANNOUNCE_S)
+            except (StoreUnavailable, StoreError) as error:
+                log.warning("cannot announce this process", extra={"error": str(error)})
+            await asyncio.sleep(ANNOUNCE_S)
 
     async def leave(self, member: str) -> None:
         await self.read(lambda: self._client.zrem(self.keys.members, member))

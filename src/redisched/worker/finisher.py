@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,8 @@ class Finisher:
         self._on_freed = on_freed
         self._caller = store.caller()
         self._pending = [_Pending() for _ in range(store.shards)]
-        self._senders: dict[int, asyncio.Task[None]] = {}
+        self._sending: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.ended = 0  # outcomes the store has taken or refused
         self.stale = 0
 
@@ -99,14 +100,18 @@ class Finisher:
 
     async def flush(self) -> None:
         """Waits until everything handed in so far has been answered."""
-        while self._senders:
-            await asyncio.wait(list(self._senders.values()))
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _wake(self, shard: int) -> None:
-        if shard not in self._senders:
-            task = asyncio.create_task(self._send_all(shard))
-            self._senders[shard] = task
-            task.add_done_callback(lambda _: self._senders.pop(shard, None))
+        if shard not in self._sending:
+            self._sending.add(shard)
+            self._background(self._send_all(shard))
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _send_all(self, shard: int) -> None:
         # The rest of this turn of the loop may add more: a turn in which fifty handlers end is one call.
@@ -123,6 +128,9 @@ class Finisher:
                 for start in range(0, len(items), BATCH):
                     await self._send(shard, send, items[start : start + BATCH])
             pending = self._pending[shard]
+        # Here, not in a done callback: an outcome handed in between the last look and the callback
+        # would find a sender that sends no more, and wait for ever.
+        self._sending.discard(shard)
 
     async def _send(self, shard: int, send: Callable[..., Any], items: list[Any]) -> None:
         try:
@@ -165,9 +173,7 @@ class Finisher:
             log.warning("lease lost, outcome dropped", extra=held.facts())
             by_shard.setdefault(held.job.shard, []).extend((held.job.id, held.stale_run(self._worker)))
         for shard, flat in by_shard.items():
-            task = asyncio.create_task(self._record_stale(shard, flat))
-            self._senders[-1 - id(task)] = task
-            task.add_done_callback(lambda t: self._senders.pop(-1 - id(t), None))
+            self._background(self._record_stale(shard, flat))
 
     async def _record_stale(self, shard: int, flat: list[Any]) -> None:
         try:

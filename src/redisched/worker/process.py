@@ -39,6 +39,7 @@ class Worker:
         self._fetching: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._give_up_s = 0.0
 
     def _freed(self) -> None:
         self.fetcher.freed()
@@ -82,14 +83,18 @@ class Worker:
         """Claims no more; lets what runs finish within `grace_s`; gives back the rest."""
         await self.stop_fetching()
         self.runner.return_backlog()
-        give_up_s = mono_s() + grace_s
-        while self.runner.running and mono_s() < give_up_s:
+        self._give_up_s = mono_s() + grace_s
+        while self.runner.running and mono_s() < self._give_up_s:
             await asyncio.sleep(0.01)
         self.runner.cancel_all()
         give_up_s = mono_s() + self.settings.cancel_grace_s + 1.0
         while self.runner.running and mono_s() < give_up_s:
             await asyncio.sleep(0.01)
         await self.finisher.flush()
+
+    def hurry(self) -> None:
+        """Ends the grace time of a drain that is under way."""
+        self._give_up_s = 0.0
 
     async def stop_fetching(self) -> None:
         """Ends fetching without losing a claim that is on its way."""
