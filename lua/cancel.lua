@@ -12,7 +12,7 @@
 -- ARGV[2] lease : str      -- the lease it was seen with, or empty
 -- ARGV[3] keep_ms : int    -- how long to remember that it was cancelled
 -- ARGV[4] limit : int      -- entries of the lane to look through: its bound
--- RETURNS {word}: cancelled, again (it was cancelled before), dead, gone, or moved (running with another lease: look again)
+-- RETURNS {word}: cancelled, again (it was cancelled before), dead, gone, unreadable, or moved (running with another lease: look again)
 -- @include record
 -- @include tally
 local raw = redis.call('HGET', jobs_key, id)
@@ -21,6 +21,9 @@ if not raw then
   return { kept == 'c' and 'again' or 'gone' }
 end
 local r = open_record(raw)
+if not r then
+  return { 'unreadable' }
+end
 if r.state == 'd' then
   return { 'dead' }
 end

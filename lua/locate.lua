@@ -6,7 +6,7 @@
 -- KEYS[5] result:   -- string, completed with a job's id
 -- ARGV[1] id : str
 -- ARGV[2] limit : int  -- entries of the lane to look through: its bound
--- RETURNS {word, record or kept result, run time or place in the lane}: waiting, overflow, ready, running, dead, kept, gone
+-- RETURNS {word, record or kept result, run time or place in the lane}: waiting, overflow, ready, running, dead, kept, gone, unreadable
 -- @include record
 local raw = redis.call('HGET', jobs_key, id)
 if not raw then
@@ -17,6 +17,9 @@ if not raw then
   return { 'gone', '', '' }
 end
 local r = open_record(raw)
+if not r then
+  return { 'unreadable', raw, '' }
+end
 if r.state == 'd' then
   return { 'dead', raw, r.mark }
 end

@@ -25,7 +25,7 @@ end
 local lanes, tenants, index = {}, {}, {}
 local split = {}
 for n, member in ipairs(members) do
-  local slash = member:find('/', 1, true)
+  local slash = member:find('/', 1, true) or #member + 1
   local name = member:sub(1, slash - 1)
   local lane = lanes[name]
   if not lane then
@@ -36,6 +36,7 @@ for n, member in ipairs(members) do
     end
     lane = { name = name, key = lane_prefix .. name, tenant = index[tenant], letter = lane_letter(name) }
     lanes[name] = lane
+    lanes[#lanes + 1] = lane
   end
   split[n] = { lane, member:sub(slash + 1) }
 end
@@ -46,7 +47,7 @@ for n = 1, #tenants do
   marks[n], deficits[n] = marks_of(states[n])
   moved[tenants[n]] = 0
 end
-for _, lane in pairs(lanes) do
+for _, lane in ipairs(lanes) do
   local held = marks[lane.tenant]
   lane.room = lane_bound
   if held:find(lane.letter:upper(), 1, true) then
@@ -86,7 +87,7 @@ redis.call('ZREM', due_key, unpack(members))
 tally_all(tally_key, 'w', moved, -1)
 
 local joined, changed = {}, {}
-for _, lane in pairs(lanes) do
+for _, lane in ipairs(lanes) do
   local t = lane.tenant
   local new = marks[t]
   if lane.filled and not new:find(lane.letter, 1, true) then

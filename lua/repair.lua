@@ -12,9 +12,10 @@
 -- KEYS[9] overflow: -- zset, completed with a lane's name
 -- ARGV[1] now_ms : int       -- 0: Redis' clock
 -- ARGV[2] fix : int          -- 0: only look
--- ARGV[3] limit : int        -- entries to look through; a lane that is longer is not searched to its end
--- ARGV[4] longest_ms : int   -- a lease that ends later than so far from now is absurd
--- ARGV[5] suspects : rest    -- per place seen, those of a job together: id, kind (or none), where
+-- ARGV[3] limit : int        -- entries looked through, after which the rest is left for another call
+-- ARGV[4] lane_limit : int   -- a lane that is longer is not searched to its end
+-- ARGV[5] longest_ms : int   -- a lease that ends later than so far from now is absurd
+-- ARGV[6] suspects : rest    -- per place seen, those of a job together: id, kind (or none), where
 -- RETURNS {id, word, places...}: fine, nowhere, twice, astray, ghost, endless, unreadable, unsure, later (budget used up)
 -- @include clock
 -- @include giveback
@@ -115,7 +116,7 @@ for _, id in ipairs(order) do
     if r and r.state ~= 'q' and r.state ~= 'd' then
       r = nil
     end
-    local found, unseen = find_places(k, id, seen[id], r, limit)
+    local found, unseen = find_places(k, id, seen[id], r, lane_limit)
     local best, fitting = best_of(found, r, id)
     word = judge(raw, r, found, unseen, best, fitting)
     for n, place in ipairs(found) do

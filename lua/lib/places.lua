@@ -14,12 +14,17 @@ local lanes_read = {}
 local function read_lane(key, limit)
   local lane = lanes_read[key]
   if not lane then
-    lane = { by_id = {} }
+    -- A job is there once, unless something is broken: tables only for the second entry, 2,000 of them take 1 ms.
+    lane = { first = {}, more = {} }
     local entries = redis.call('XRANGE', key, '-', '+', 'COUNT', limit + 1)
     for _, entry in ipairs(entries) do
       local id = entry[2][2]
-      lane.by_id[id] = lane.by_id[id] or {}
-      table.insert(lane.by_id[id], entry[1])
+      if lane.first[id] then
+        lane.more[id] = lane.more[id] or {}
+        table.insert(lane.more[id], entry[1])
+      else
+        lane.first[id] = entry[1]
+      end
     end
     lane.is_cut = #entries > limit
     spent = spent + #entries
@@ -69,7 +74,11 @@ local function find_places(k, id, seen, r, limit)
         add(kind, where)
       end
     elseif kind == 'lane' then
-      for _, entry in ipairs(read_lane(k.lane .. where, limit).by_id[id] or {}) do
+      local lane = read_lane(k.lane .. where, limit)
+      if lane.first[id] then
+        add(kind, where, lane.first[id])
+      end
+      for _, entry in ipairs(lane.more[id] or {}) do
         add(kind, where, entry)
       end
     end
@@ -89,6 +98,9 @@ local function find_places(k, id, seen, r, limit)
     return found, false
   end
   look('lane', r.lane)
+  if #found > 0 then
+    return found, false
+  end
   for _, lease in ipairs(leases_of(k.leases, id)) do
     look('lease', lease)
   end

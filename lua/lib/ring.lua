@@ -13,6 +13,7 @@ local function marks_of(state)
   if not state then
     return '', 0
   end
-  local marks, deficit = state:match('^(%a+) (%d+)$')
-  return marks, tonumber(deficit)
+  local marks, deficit = state:match('^([hnlHNL]+) (%d+)$')
+  -- A foreign hand wrote something else: no marks, rather than an error that would stop the shard.
+  return marks or '', tonumber(deficit) or 0
 end

@@ -3,6 +3,7 @@
 from redisched.backoff import Retry
 from redisched.client import Scheduler
 from redisched.clock import MovableClock
+from redisched.cron import Cron, Every, RRule
 from redisched.errors import (
     ConfigError,
     EmbeddedUnavailable,
@@ -33,7 +34,9 @@ __all__ = [
     "Call",
     "ConfigError",
     "Context",
+    "Cron",
     "EmbeddedUnavailable",
+    "Every",
     "InvalidCall",
     "InvalidSchedule",
     "Job",
@@ -47,6 +50,7 @@ __all__ = [
     "Outcome",
     "PayloadTooLarge",
     "PayloadUndecodable",
+    "RRule",
     "RedischedError",
     "Retry",
     "Run",

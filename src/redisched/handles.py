@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from redisched import codec
 from redisched.clock import mono_s
-from redisched.errors import JobCancelled, JobFailed, PayloadUndecodable, UnknownJob
+from redisched.errors import JobCancelled, JobFailed, PayloadUndecodable, StoreError, UnknownJob
 from redisched.inspector import Inspector
 from redisched.model import JobView, Run
 from redisched.registry import Handler
@@ -23,6 +23,7 @@ from redisched.store import Store
 R_co = TypeVar("R_co", covariant=True)
 
 CANCEL_REMEMBERED_MS = 3_600_000
+CANCEL_TRIES = 50  # a job that moves between every look and every try, so often, is in no place
 _FIRST_LOOK_S = 0.002
 _LONGEST_PAUSE_S = 0.05
 
@@ -33,7 +34,13 @@ class Job(Generic[R_co]):
     __slots__ = ("_handler", "_store", "created", "id", "name", "shard", "tenant")
 
     def __init__(
-        self, store: Store, job_id: str, tenant: str, name: str, handler: Handler[..., R_co] | None, created: bool = True
+        self,
+        store: Store,
+        job_id: str,
+        tenant: str,
+        name: str,
+        handler: Handler[..., R_co] | None,
+        created: bool = True,
     ) -> None:
         self._store = store
         self._handler = handler
@@ -59,17 +66,22 @@ class Job(Generic[R_co]):
         return list((await self.view()).runs)
 
     async def cancel(self) -> bool:
-        """Stops it wherever it is. False: it had ended already. A running handler is cancelled within its renewal time."""
+        """Stops it wherever it is; a running handler learns it at its next renewal. False: it had ended already."""
         inspector = Inspector(self._store)
         lease = ""
-        while True:
+        for _ in range(CANCEL_TRIES):
             word = await self._store.cancel(self.shard, self.id, lease, CANCEL_REMEMBERED_MS)
             if word in ("cancelled", "again"):
                 return True
             if word in ("gone", "dead"):
                 return False
+            if word == "unreadable":
+                break
             # It runs (or just moved): find its lease and try again.
             lease = await inspector.lease_of(self.shard, self.id) or ""
+        raise StoreError(
+            f"job {self.id} cannot be cancelled: its record is broken or in no place; run `redisched doctor`"
+        )
 
     async def result(self, timeout: float | timedelta | None = None) -> R_co:
         """What the handler returned, once it has. Raises JobFailed, JobCancelled, or TimeoutError.
@@ -85,6 +97,8 @@ class Job(Generic[R_co]):
                 return self._open_result(raw)
             if word == "gone":
                 return self._nothing_kept()
+            if word == "unreadable":
+                raise PayloadUndecodable(f"the record of job {self.id} is broken; run `redisched doctor`")
             if word == "dead":
                 runs = codec.decode_runs(codec.open_record(raw).runs)
                 raise JobFailed(self.id, last_line(runs[-1].error) if runs else "unknown")
@@ -108,11 +122,9 @@ class Job(Generic[R_co]):
         if kept.error:
             raise PayloadUndecodable(f"job {self.id} is done, but {kept.error}")
         wanted = self._handler.result_type if self._handler else Any
-        value: R_co = msgspec.msgpack.decode(kept.value, type=Any if wanted is None else wanted)
-        return value
+        return cast("R_co", msgspec.msgpack.decode(kept.value, type=Any if wanted is None else wanted))
 
 
 def last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""
-

@@ -61,6 +61,8 @@ class JobView:
     fence: int | None = None
     worker: str | None = None
     progress: str | None = None
+    position: int | None = None  # ready: its place in the lane, the next one is 1
+    died_at: datetime | None = None
     outcome: str | None = None  # gone: done or cancelled, while it is remembered
     error: str | None = None
     args: Any = None
@@ -92,6 +94,18 @@ class Claimed:
     member: str  # the lease's name in Redis: <id>#<fence>@<worker>
     fence: int
     record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """What one shard keeps of a tenant, beside what is true. A count of -1: too many to count at once."""
+
+    tenant: str  # encoded
+    counted: tuple[int, int, int]  # waiting in `due`, running, dead
+    tallied: tuple[int, int, int]
+    marks_due: str  # the places that hold ready work: see lua/lib/ring.lua
+    marks_set: str
+    times_in_ring: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,12 @@ class Outbox:
         async with self._caller.turn(shard) as seq:
             if replicated:
                 (_, *lived), confirmed = await self._store.enqueue_replicated(
-                    shard, seq, self._caller, flat, self._settings.replicas, round(self._settings.replica_timeout_s * 1000)
+                    shard,
+                    seq,
+                    self._caller,
+                    flat,
+                    self._settings.replicas,
+                    round(self._settings.replica_timeout_s * 1000),
                 )
                 if confirmed < self._settings.replicas:
                     raise NotDurable(self._settings.replicas, confirmed)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -66,7 +66,7 @@ class Context:
         return self._resource
 
     async def progress(self, note: str) -> None:
-        """Says how far this run is; shown by `redisched jobs show`. Raises LeaseLost when the run is not ours any more."""
+        """Says how far this run is, for `redisched jobs show`. Raises LeaseLost when the run is not ours any more."""
         if self._tell is not None:
             await self._tell(note)
 
@@ -75,7 +75,7 @@ class Context:
 class JobOptions:
     """What `@sched.job(...)` says of a handler."""
 
-    retry: Retry = Retry()
+    retry: Retry = field(default_factory=Retry)
     timeout_ms: int | None = None
     keep_ms: int | None = None  # None: DEFAULT_KEEP_MS for results that are not None; 0: never
 
@@ -91,7 +91,7 @@ class Call(Generic[_R_co]):
         self.args = args
         self.kwargs = kwargs
         self.handler: Handler[..., _R_co] | None = None
-        self.packed = _pack(name, [list(args), kwargs])
+        self.packed = _pack(name, [list(args), kwargs], {**dict(enumerate(args, 1)), **kwargs})
 
     @classmethod
     def bound(cls, handler: Handler[..., _R_co], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[_R_co]:
@@ -119,6 +119,8 @@ class Handler(Generic[P, R]):
         self.name = name
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(f"{name}: a handler that yields would never run; return a value instead")
         self.__doc__ = function.__doc__
         self.__name__ = name
         self.__wrapped__ = function
@@ -128,6 +130,7 @@ class Handler(Generic[P, R]):
         parameters = [p for p in self._signature.parameters.values() if p.name != self.context_parameter]
         self._bindable = inspect.Signature(parameters)
         self._simple = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
+        self._by_position = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         self._decoder = self._make_decoder(parameters) if self._simple else None
         self._names = tuple(p.name for p in parameters)
 
@@ -149,10 +152,8 @@ class Handler(Generic[P, R]):
             bound = self._bindable.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidCall(f"{self.name}{self._bindable}: {error}") from None
-        if self._decoder is None:
-            packed = _pack(self.name, [list(args), kwargs])
-        else:
-            packed = _pack(self.name, bound.arguments)
+        by_name = self._decoder is not None
+        packed = _pack(self.name, bound.arguments if by_name else [list(args), kwargs], bound.arguments)
         try:
             self.unpack(packed)
         except PayloadUndecodable as error:
@@ -172,7 +173,7 @@ class Handler(Generic[P, R]):
                 return (), {n: v for n in self._names if (v := getattr(values, n)) is not unset}
             args, kwargs = codec.decode_any(packed)
             return self._convert(args, kwargs)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise PayloadUndecodable(str(error)) from error
 
     def _convert(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -186,13 +187,30 @@ class Handler(Generic[P, R]):
                 bound.arguments[name] = {k: _to(v, hint, k) for k, v in value.items()}
             else:
                 bound.arguments[name] = _to(value, hint, name)
-        return bound.args, bound.kwargs
+        return self._laid_out(bound)
+
+    def _laid_out(self, bound: inspect.BoundArguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """By name whatever has one: the Context, given by name too, may stand before it."""
+        if self._by_position:
+            return bound.args, bound.kwargs
+        kwargs: dict[str, Any] = {}
+        args: list[Any] = []
+        for name, value in bound.arguments.items():
+            kind = self._bindable.parameters[name].kind
+            if kind is inspect.Parameter.POSITIONAL_ONLY:
+                args.append(value)
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            else:
+                kwargs[name] = value
+        return tuple(args), kwargs
 
     async def run_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         if self.context_parameter is not None:
-            kwargs = {self.context_parameter: Context(job_id="here", tenant="default"), **kwargs}
-        outcome = self.function(*args, **kwargs)  # type: ignore[arg-type]
-        return cast(R, await outcome if inspect.isawaitable(outcome) else outcome)
+            args, kwargs = self._laid_out(self._bindable.bind(*args, **kwargs))
+            kwargs[self.context_parameter] = Context(job_id="here", tenant="default")
+        outcome = self.function(*args, **kwargs)
+        return cast("R", await outcome if inspect.isawaitable(outcome) else outcome)
 
     # -- making
 
@@ -200,7 +218,17 @@ class Handler(Generic[P, R]):
         found = [n for n in self._signature.parameters if self._hints.get(n) is Context]
         if len(found) > 1:
             raise ConfigError(f"{self.name}: one parameter can be the Context, not {', '.join(found)}")
-        return found[0] if found else None
+        if not found:
+            return None
+        of = self._signature.parameters
+        rest = any(p.kind is p.VAR_POSITIONAL for p in of.values())
+        if of[found[0]].kind is not inspect.Parameter.KEYWORD_ONLY and (
+            rest or of[found[0]].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ):
+            raise ConfigError(
+                f"{self.name}: the Context is given by name; put {found[0]!r} behind the * of its signature"
+            )
+        return found[0]
 
     def _make_decoder(self, parameters: list[inspect.Parameter]) -> msgspec.msgpack.Decoder[Any]:
         fields: list[Any] = []
@@ -213,7 +241,7 @@ class Handler(Generic[P, R]):
         try:
             struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
             return msgspec.msgpack.Decoder(struct)
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:
             raise ConfigError(f"{self.name}: msgspec cannot read these annotations: {error}") from error
 
 
@@ -243,11 +271,13 @@ def options_of(
         timeout_ms = delta_ms(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout))
         if timeout_ms <= 0:
             raise ConfigError(f"timeout must be more than 0, not {timeout!r} (for example timeout=30)")
-    keep_ms: int | None
-    if keep_result is None or keep_result is True:
-        keep_ms = None if keep_result is None else DEFAULT_KEEP_MS
-    else:
-        keep_ms = delta_ms(keep_result) if isinstance(keep_result, timedelta) else 0
+    keep_ms = None if keep_result is None else DEFAULT_KEEP_MS if keep_result is True else 0
+    if isinstance(keep_result, timedelta):
+        keep_ms = delta_ms(keep_result)
+    elif keep_result is not None and not isinstance(keep_result, bool):
+        raise ConfigError(f"keep_result is a timedelta, True or False, not {keep_result!r}")
+    if keep_ms is not None and keep_ms < 0:
+        raise ConfigError(f"keep_result is not negative, as {keep_result!r} is")
     return JobOptions(retry or Retry(), timeout_ms, keep_ms)
 
 
@@ -256,11 +286,21 @@ def check_name(name: str) -> None:
         raise ConfigError(f"a job's name is 1 to 128 of A-Z a-z 0-9 _ . : - , not {name!r:.80}")
 
 
-def _pack(name: str, value: Any) -> bytes:
+def _pack(name: str, value: Any, arguments: Mapping[Any, Any]) -> bytes:
     try:
         return codec.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidCall(f"{name}: an argument cannot be stored: {error}") from None
+        # Which one? Asked only now: it costs an encoding an argument.
+        where = next((f"argument {n!r}" for n, v in arguments.items() if not _can_pack(v)), "an argument")
+        raise InvalidCall(f"{name}: {where} cannot be stored: {error}") from None
+
+
+def _can_pack(value: Any) -> bool:
+    try:
+        codec.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _to(value: Any, hint: Any, name: str) -> Any:

@@ -57,6 +57,7 @@ EDGES: tuple[Edge, ...] = (
     Edge("replay", State.DEAD, State.WAITING, "somebody gave it another set of attempts"),
     Edge("purge", State.DEAD, State.GONE, "somebody removed it, or it is past the kept count or age"),
     Edge("repair", None, State.WAITING, "`doctor --fix` found a record that is in no place"),
+    Edge("repair", None, State.DEAD, "the same, and the record says that it was dead"),
 )
 
 

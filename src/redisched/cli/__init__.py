@@ -17,7 +17,9 @@ GROUPS = (worker, scheduler, dev, enqueue, cron, jobs, dead, stats, doctor)
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="redisched", description="A distributed job scheduler that needs nothing but Redis.")
+    top = argparse.ArgumentParser(
+        prog="redisched", description="A distributed job scheduler that needs nothing but Redis."
+    )
     top.add_argument("--version", action="version", version=f"redisched {_version()}")
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for group in GROUPS:

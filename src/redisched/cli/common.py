@@ -30,7 +30,9 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="default: INFO")
+    parser.add_argument(
+        "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="default: INFO"
+    )
     parser.add_argument("--log-style", default="text", choices=["text", "json"], help="a line of text or a JSON object")
 
 
@@ -48,7 +50,7 @@ def with_scheduler(args: argparse.Namespace, work: Callable[[Scheduler], Awaitab
     """Opens a scheduler at --url, without application code, and runs `work` with it."""
 
     async def body() -> int:
-        async with Scheduler(args.url, namespace=args.namespace, timeout=5.0) as sched:
+        async with Scheduler(args.url, namespace=args.namespace, timeout=5.0, allow_eviction=True) as sched:
             return await work(sched)
 
     return run_async(body)

@@ -50,7 +50,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _passed_on(args: argparse.Namespace) -> list[str]:
     options = ["--processes", args.processes, "--concurrency", args.concurrency, "--lease", args.lease]
-    options += ["--grace", min(args.grace, 2.0), "--log-level", args.log_level, "--log-style", args.log_style]
+    options += [
+        "--grace",
+        min(args.grace, 2.0),
+        "--cancel-grace",
+        args.cancel_grace,
+        "--log-level",
+        args.log_level,
+        "--log-style",
+        args.log_style,
+    ]
     if args.no_scheduler:
         options.append("--no-scheduler")
     return [str(option) for option in options]

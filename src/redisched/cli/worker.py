@@ -22,9 +22,22 @@ def add_worker_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("app", help="module:scheduler, for example app:sched")
     p.add_argument("--url", help="another address than the application's own")
     p.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes; default 1")
-    p.add_argument("--concurrency", type=int, default=usual.concurrency, metavar="N", help="jobs at once in each process")
-    p.add_argument("--lease", type=float, default=usual.lease_s, metavar="S", help="a lost host's jobs run again after this")
-    p.add_argument("--grace", type=float, default=usual.grace_s, metavar="S", help="SIGTERM: how long running jobs may finish")
+    p.add_argument(
+        "--concurrency", type=int, default=usual.concurrency, metavar="N", help="jobs at once in each process"
+    )
+    p.add_argument(
+        "--lease", type=float, default=usual.lease_s, metavar="S", help="a lost host's jobs run again after this"
+    )
+    p.add_argument(
+        "--grace", type=float, default=usual.grace_s, metavar="S", help="SIGTERM: how long running jobs may finish"
+    )
+    p.add_argument(
+        "--cancel-grace",
+        type=float,
+        default=usual.cancel_grace_s,
+        metavar="S",
+        help="a handler that ignores its cancellation for so long costs its process",
+    )
     p.add_argument("--burst", action="store_true", help="end when nothing is ready, running or due")
     p.add_argument("--no-scheduler", action="store_true", help="only run jobs; promotion runs elsewhere")
     add_log_options(p)
@@ -41,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
         processes=max(1, args.processes),
         burst=args.burst,
         scheduler=not args.no_scheduler,
-        worker=WorkerSettings(concurrency=args.concurrency, lease_s=args.lease, grace_s=args.grace),
+        worker=WorkerSettings(
+            concurrency=args.concurrency, lease_s=args.lease, grace_s=args.grace, cancel_grace_s=args.cancel_grace
+        ),
         log_level=args.log_level,
         log_style=args.log_style,
     )

@@ -34,7 +34,14 @@ class ChildProcess:
     async def start(self, app: str, url: str | None, log_level: str, log_style: str) -> None:
         ours, theirs = socket.socketpair()
         orders = Orders(
-            app, url, self.name, theirs.fileno(), self._ledger_fd, self.settings, log_level=log_level, log_style=log_style
+            app,
+            url,
+            self.name,
+            theirs.fileno(),
+            self._ledger_fd,
+            self.settings,
+            log_level=log_level,
+            log_style=log_style,
         )
         with theirs:
             self._process = await asyncio.create_subprocess_exec(

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redisched.client import Scheduler
 from redisched.clock import mono_s
@@ -44,7 +44,7 @@ class HostSettings:
     processes: int = 1
     burst: bool = False
     scheduler: bool = True
-    worker: WorkerSettings = WorkerSettings()
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
     log_level: str = "INFO"
     log_style: str = "text"
 
@@ -155,7 +155,10 @@ class Supervisor:
             now_s = mono_s()
             for child in list(self._children.values()):
                 if child.is_overdue(now_s):
-                    log.error("a job is past its timeout and cannot be reached, killing its process", extra={"worker": child.name})
+                    log.error(
+                        "a job is past its timeout and cannot be reached, killing its process",
+                        extra={"worker": child.name},
+                    )
                     child.kill()
 
     # -- the rest

@@ -34,16 +34,18 @@ def connect(url: str) -> Client:
             raise ConfigError(f"{hide_password(url)!r} is not an address: {error}") from error
     if scheme in ("redis+cluster", "rediss+cluster"):
         hosts, login, _ = _hosts(url)
-        tls = {"ssl": True} if scheme == "rediss+cluster" else {}
         nodes = [ClusterNode(host, port) for host, port in hosts]
-        options = _options() | {"retry": Retry(NoBackoff(), 3)}  # MOVED and ASK are followed as retries
-        return RedisCluster(startup_nodes=nodes, **options, **login, **tls)
+        options = _options() | login | {"retry": Retry(NoBackoff(), 3)}  # MOVED and ASK are followed as retries
+        if scheme == "rediss+cluster":
+            options["ssl"] = True
+        return RedisCluster(startup_nodes=nodes, **options)
     if scheme == "redis+sentinel":
         hosts, login, path = _hosts(url)
         service, _, database = path.partition("/")
         if not service:
             raise ConfigError("name the service: redis+sentinel://host:26379,host:26379/mymaster")
-        sentinel = Sentinel(hosts, sentinel_kwargs={"socket_timeout": 1.0}, **_options(), **login)
+        make: Any = Sentinel  # redis-py leaves it untyped
+        sentinel = make(hosts, sentinel_kwargs={"socket_timeout": 1.0}, **_options(), **login)
         return sentinel.master_for(service, db=int(database or 0))
     raise ConfigError(f"{hide_password(url)!r} is not an address redisched knows; it takes {SCHEMES}")
 

@@ -92,9 +92,7 @@ def load_script(name: str, folder: Path) -> Script:
     if not returns:
         raise ScriptError(f"{name}.lua: the header must say what it RETURNS")
     text = "\n".join([*_bindings(name, keys, args), *_included(includes, folder), *body]) + "\n"
-    return Script(
-        name, header[0].removeprefix(f"-- {name}: "), tuple(keys), tuple(args), returns, text, sha1(text)
-    )
+    return Script(name, header[0].removeprefix(f"-- {name}: "), tuple(keys), tuple(args), returns, text, sha1(text))
 
 
 def sha1(text: str) -> str:

@@ -312,7 +312,7 @@ class Store:
         self, shard: int, limit: int, longest_ms: int, suspects: Sequence[Any], *, fix: bool
     ) -> list[tuple[bytes, str, str]]:
         """`suspects`: id, kind and where of each place seen. Answers id, word and places of each job."""
-        args = (self.now_ms(), int(fix), limit, longest_ms, *suspects)
+        args = (self.now_ms(), int(fix), limit, self.lane_scan, longest_ms, *suspects)
         answer = await self.call("repair", shard, *args)
         rows = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
         return [(i, str(word, "ascii"), str(places, "utf-8", "backslashreplace")) for i, word, places in rows]
@@ -336,7 +336,7 @@ class Store:
 
     async def announce(self, member: str, seconds: float) -> None:
         """This process lives for at least so long."""
-        now, _ = await self.read(lambda: self._client.time())
+        now, _ = await self.read(self._client.time)
         until = int(now) * 1000 + round(seconds * 1000)
         await self.read(lambda: self._client.zadd(self.keys.members, {member: until}))
 
@@ -353,7 +353,7 @@ class Store:
         await self.read(lambda: self._client.zrem(self.keys.members, member))
 
     async def forget_members(self) -> None:
-        now, _ = await self.read(lambda: self._client.time())
+        now, _ = await self.read(self._client.time)
         await self.read(lambda: self._client.zremrangebyscore(self.keys.members, "-inf", int(now) * 1000))
 
     @property

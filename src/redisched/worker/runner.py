@@ -57,7 +57,13 @@ class Running:
 
 class Runner:
     def __init__(
-        self, store: Store, registry: Registry, settings: WorkerSettings, ledger: Ledger, worker: str, finisher: Finisher
+        self,
+        store: Store,
+        registry: Registry,
+        settings: WorkerSettings,
+        ledger: Ledger,
+        worker: str,
+        finisher: Finisher,
     ) -> None:
         self._store = store
         self._handlers = registry.handlers
@@ -111,7 +117,7 @@ class Runner:
             held.name = body.name
             handler = self._handlers.get(body.name)
             if handler is None:
-                return self._return_stray(held, int(head[4]))
+                return self._return_stray(held, int(head[4]) if len(head) > 4 else 0)
             args, kwargs = handler.unpack(body.args)
         except (PayloadUndecodable, ValueError, IndexError) as error:
             return self._bury_undecodable(held, error)
@@ -149,7 +155,9 @@ class Runner:
 
     def _return_stray(self, held: Held, strays: int) -> None:
         delay_ms = min(STRAY_FIRST_MS * 2 ** min(strays, 10), STRAY_LONGEST_MS)
-        log.warning("no such handler here, job goes back", extra=held.facts() | {"delay_ms": delay_ms, "times": strays + 1})
+        log.warning(
+            "no such handler here, job goes back", extra=held.facts() | {"delay_ms": delay_ms, "times": strays + 1}
+        )
         self._finisher.release(held, "unknown", delay_ms)
 
     def _bury_undecodable(self, held: Held, error: Exception) -> None:
@@ -164,7 +172,9 @@ class Runner:
     async def _run(self, running: Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         function = running.handler.function
         try:
-            value = await (function(*args, **kwargs) if running.handler.is_async else self._in_thread(function, args, kwargs))
+            value = await (
+                function(*args, **kwargs) if running.handler.is_async else self._in_thread(function, args, kwargs)
+            )
         except asyncio.CancelledError:
             if not running.why_cancelled:
                 self._failed(running, Outcome.FAILED, "the handler cancelled itself", asyncio.CancelledError())
@@ -221,7 +231,7 @@ class Runner:
         used_up = held.attempt >= policy.max_attempts
         if isinstance(error, RetryLater) and not (error.counted and used_up):
             self._finisher.retry(held, error.counted, policy.max_attempts, delta_ms(error.delay), run)
-        elif used_up or isinstance(error, RetryNever) or isinstance(error, policy.fatal):
+        elif used_up or isinstance(error, (RetryNever, *policy.fatal)):
             log.error("job failed for good", extra=held.facts() | {"error": short})
             self._finisher.bury(held, short, run)
         else:
@@ -239,7 +249,12 @@ class Runner:
     def _cancelled(self, running: Running) -> None:
         if running.why_cancelled == "timeout":
             limit_s = running.deadline_s - running.started_s
-            self._failed(running, Outcome.TIMEOUT, f"timed out after {limit_s:g} s", TimeoutError(f"timed out after {limit_s:g} s"))
+            self._failed(
+                running,
+                Outcome.TIMEOUT,
+                f"timed out after {limit_s:g} s",
+                TimeoutError(f"timed out after {limit_s:g} s"),
+            )
         elif running.why_cancelled == "drain" and not running.given_up:
             self._finisher.release(running.held, "unstarted")
 
@@ -297,4 +312,3 @@ class Runner:
 
 def _describe(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)).rstrip()
-

@@ -1,0 +1,1 @@
+"""Measurements that anybody can repeat: `python -m benchmarks SCENARIO [--server ...] [--json FILE]`."""

@@ -1,0 +1,1 @@
+"""One file a scenario: `NAME.run(bench) -> figures`."""

@@ -1,0 +1,211 @@
+"""One shard of a store, held the way the Lua tests need it: short verbs, places, and a picture of all keys.
+
+Used by `tests/lua`. Calls go through `Store.call`, so keys and arguments are bound as they are in production,
+and answers come back as the script gave them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from redisched.clock import MovableClock
+from redisched.codec import Body, encode, encode_record, encode_run, raw
+from redisched.errors import StoreError
+from redisched.keys import ShardKeys, encode_tenant, lane_of
+from redisched.model import Claimed, Outcome
+from redisched.settings import StoreSettings
+from redisched.store import Caller, Store
+from tests.support.invariants import check_invariants, namespace_keys
+
+START = datetime(2027, 1, 1, tzinfo=UTC)
+LEASE_MS = 10_000
+short_lanes = pytest.mark.parametrize("lane_bound", [3])
+LEASE_VERBS = ("complete", "retry", "bury", "release")  # numbered, and end leases
+
+
+def record_of(lane: str, max_attempts: int = 5) -> bytes:
+    return encode_record(lane, max_attempts, Body("greet", 0, raw(encode({"to": "you\n\0"}))))
+
+
+def run_of(attempt: int, outcome: Outcome = Outcome.FAILED, error: str = "no luck") -> bytes:
+    return encode_run(attempt, "w1", 1_000, 2_000, outcome, error)
+
+
+def parcel(
+    job_id: str, tenant: str = "acme", priority: str = "normal", when: str = "+0", max_attempts: int = 5
+) -> list[Any]:
+    lane = lane_of(tenant, priority)
+    return [job_id, lane, when, record_of(lane, max_attempts)]
+
+
+def header(record: bytes) -> list[str]:
+    """state, lane, attempts, max, mark, size"""
+    return record.partition(b"\n")[0].decode().split(" ")
+
+
+class Floor:
+    def __init__(self, settings: StoreSettings, kind: str) -> None:
+        self.kind = kind
+        self.clock = MovableClock(START)
+        self.store = Store(settings, clock=self.clock)
+        self.shard = 0
+        self._expected: list[str] = []
+
+    async def open(self) -> None:
+        await self.store.open()
+        self.caller = self.store.caller()
+
+    async def close(self) -> None:
+        """Fails the test when it left something behind that it did not announce."""
+        try:
+            found = await check_invariants(self.store)
+            if keys := await namespace_keys(self.store):
+                for key in keys:
+                    await self.store.client.delete(key)
+        finally:
+            await self.store.close()
+        unexpected = [line for line in found if not any(text in line for text in self._expected)]
+        missing = [text for text in self._expected if not any(text in line for line in found)]
+        assert not unexpected, "\n".join(["invariants broken:", *unexpected])
+        assert not missing, f"announced but not found: {missing}"
+
+    def expect(self, *violations: str) -> None:
+        """Parts of violations that this test makes by hand, and that no script can mend."""
+        self._expected += violations
+
+    # -- short names
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    @property
+    def keys(self) -> ShardKeys:
+        return self.store.keys.shards[self.shard]
+
+    @property
+    def client(self) -> Any:
+        return self.store.client
+
+    def new_caller(self) -> Caller:
+        return self.store.caller()
+
+    async def call(self, name: str, *args: Any, caller: Caller | None = None) -> list[Any]:
+        return await self.store.call(name, self.shard, *args, caller=caller or self.caller)
+
+    # -- verbs
+
+    async def enqueue(self, *ids: str, caller: Caller | None = None, seq: int = 0, **parts: Any) -> list[int]:
+        fresh = [word for job_id in ids for word in parcel(job_id, **parts)]
+        return await self.store.enqueue(self.shard, seq, caller or self.caller, fresh)
+
+    async def promote(self, limit: int = 100) -> tuple[int, int]:
+        return await self.store.promote(self.shard, limit)
+
+    async def claim(self, limit: int = 100, worker: str = "w1", lease_ms: int = LEASE_MS) -> list[Claimed]:
+        _, jobs = await self.store.claim(self.shard, limit, lease_ms, worker)
+        return jobs
+
+    async def claim_ids(self, limit: int = 100) -> list[str]:
+        return [job.id for job in await self.claim(limit)]
+
+    async def running(self, *ids: str, **parts: Any) -> list[Claimed]:
+        """Enqueues and claims; the store was empty of ready work."""
+        await self.enqueue(*ids, **parts)
+        jobs = await self.claim(len(ids))
+        assert [job.id for job in jobs] == list(ids)
+        return jobs
+
+    async def dead(self, *ids: str, **parts: Any) -> list[Claimed]:
+        jobs = await self.running(*ids, **parts)
+        assert await self.end("bury", jobs) == [len(ids)]
+        return jobs
+
+    async def end(self, verb: str, jobs: list[Claimed], seq: int = 0, caller: Caller | None = None) -> list[int]:
+        """Ends leases by one of LEASE_VERBS, with ordinary arguments."""
+        return await self.call(verb, *self.end_args(verb, jobs, seq), caller=caller)
+
+    def end_args(self, verb: str, jobs: list[Claimed], seq: int) -> list[Any]:
+        if verb == "complete":
+            tenants = [header(job.record)[1].partition(":")[0] for job in jobs]
+            return [self.now, seq, len(jobs), *(j.member for j in jobs), *(j.id for j in jobs), *tenants]
+        own: dict[str, tuple[Any, ...]] = {
+            "retry": (1, 5, 1_000, run_of(1)),
+            "bury": ("no luck", run_of(1)),
+            "release": ("unstarted", 0),
+        }
+        first = {"retry": [self.now, seq], "bury": [seq], "release": [self.now, seq, 100]}[verb]
+        return first + [word for job in jobs for word in (job.member, job.id, *own[verb])]
+
+    # -- by hand, past the scripts
+
+    async def put_ready(self, job_id: str, entry: str, tenant: str = "acme", priority: str = "normal") -> None:
+        """A ready job whose lane entry has a chosen id: `XADD *` takes the server's clock."""
+        lane, part = lane_of(tenant, priority), encode_tenant(tenant)
+        await self.client.hset(self.keys["jobs"], job_id, record_of(lane))
+        await self.client.xadd(self.keys.lane(lane), {"i": job_id}, id=entry)
+        letter = priority[0]
+        state = (await self.client.hget(self.keys["ringed"], part) or b"").decode().partition(" ")[0]
+        if not state:
+            await self.client.rpush(self.keys["ring"], part)
+        if letter not in state:
+            await self.client.hset(self.keys["ringed"], part, f"{state}{letter} 0")
+
+    async def set_record(self, job_id: str, record: bytes | str | None) -> None:
+        if record is None:
+            await self.client.hdel(self.keys["jobs"], job_id)
+        else:
+            await self.client.hset(self.keys["jobs"], job_id, record)
+
+    # -- looking
+
+    async def record(self, job_id: str) -> bytes:
+        found: bytes = await self.client.hget(self.keys["jobs"], job_id)
+        return found
+
+    async def header(self, job_id: str) -> list[str]:
+        return header(await self.record(job_id))
+
+    async def where(self, job_id: str) -> str:
+        return (await self.store.locate(self.shard, job_id))[0]
+
+    async def due(self) -> dict[str, int]:
+        """id -> run time in ms from now, in order."""
+        pairs = await self.client.zrange(self.keys["due"], 0, -1, withscores=True)
+        return {member.decode().partition("/")[2]: int(at) - self.now for member, at in pairs}
+
+    async def totals(self) -> dict[str, int]:
+        """What the shard counted; a zero says nothing."""
+        found = await self.client.hgetall(self.keys["totals"])
+        return {name.decode(): int(count) for name, count in found.items() if int(count)}
+
+    async def picture(self) -> dict[str, Any]:
+        """Every key of the namespace with its value, to see that nothing changed."""
+        picture: dict[str, Any] = {}
+        for key in await namespace_keys(self.store):
+            kind = (await self.client.type(key)).decode()
+            picture[key] = await {
+                "string": lambda key: self.client.get(key),
+                "hash": lambda key: self.client.hgetall(key),
+                "list": lambda key: self.client.lrange(key, 0, -1),
+                "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),
+                "stream": lambda key: self.client.xrange(key),
+            }[kind](key)
+        return picture
+
+    async def check_repeats(self, name: str, args: list[Any], seq_at: int) -> list[Any]:
+        """A numbered call sent twice counts once; an older number is refused. Gives the answer back."""
+        caller = self.new_caller()
+        args[seq_at] = 7
+        answer = await self.call(name, *args, caller=caller)
+        after = await self.picture()
+        assert await self.call(name, *args, caller=caller) == answer
+        assert await self.picture() == after
+        args[seq_at] = 6
+        with pytest.raises(StoreError, match="REPEATED"):
+            await self.call(name, *args, caller=caller)
+        assert await self.picture() == after
+        return answer
