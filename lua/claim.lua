@@ -1,6 +1,6 @@
 -- claim: ready -> running. Hands out up to `limit` jobs, each with a lease and a fencing token.
 -- Walks the tenants of the ring by deficit round robin: a visit gives a tenant an even share of
--- the limit (at least one job); a tenant that the limit cut short stays first, with what it is owed.
+-- the limit (rounded up); a tenant that the limit cut short stays first, with what it is owed.
 -- KEYS[1] ring      -- list
 -- KEYS[2] ringed    -- hash
 -- KEYS[3] jobs      -- hash
@@ -27,7 +27,8 @@ if size == 0 then
 end
 local visited = redis.call('LRANGE', ring_key, 0, math.min(size, limit) - 1)
 local states = redis.call('HMGET', ringed_key, unpack(visited))
-local share = math.max(1, math.floor(limit / size))
+-- Rounded up, so that a claim is filled; whom that cuts short is owed the rest.
+local share = math.ceil(limit / size)
 
 local ids, ends, running = {}, {}, {}
 local first, last, set, gone = {}, {}, {}, {}

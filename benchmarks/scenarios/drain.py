@@ -27,7 +27,7 @@ async def _enqueue(bench: Bench, sched: Any) -> dict[str, Any]:
     due = datetime.now(UTC) + timedelta(seconds=40)
     for tenant in range(TENANTS):
         calls = [noop(PAYLOAD) for _ in range(JOBS // TENANTS)]
-        await sched.enqueue_many(calls, tenant=f"tenant-{tenant}", at=due)
+        await sched.enqueue_many(calls, tenant=f"t{tenant:02}", at=due)
     taken_s = time.perf_counter() - start
     bench.due = due  # type: ignore[attr-defined]
     after = (await sched.store.client.info("memory"))["used_memory"]
@@ -45,7 +45,7 @@ async def _concurrent(bench: Bench, sched: Any) -> dict[str, Any]:
 
     async def one() -> None:
         for _ in range(jobs // CONCURRENT):
-            await sched.enqueue(noop(PAYLOAD), tenant="tenant-0", delay=3600)
+            await sched.enqueue(noop(PAYLOAD), tenant="t00", delay=3600)
 
     cpu, start = Cpu(server=bench.server_pid), time.perf_counter()
     await asyncio.gather(*(one() for _ in range(CONCURRENT)))

@@ -79,6 +79,6 @@ class SchedulerSettings:
 
     batch: int = 500
     look_s: float = 1.0  # a sleeping role looks at least this often, whatever the wake-ups say
-    recover_s: float = 0.5
+    recover_s: float = 1.0
     dead_kept: int = 10_000  # dead letters kept a shard
     dead_days: int = 90

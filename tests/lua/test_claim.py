@@ -54,8 +54,20 @@ async def test_tenants_take_turns(floor: Floor) -> None:
     assert await floor.claim_ids(3) == ["a0", "b0", "c0"]
     assert await floor.claim_ids(2) == ["a1", "b1"]
     assert await floor.claim_ids(2) == ["c1", "a2"]
-    assert await floor.claim_ids(7) == ["b2", "b3", "c2", "c3", "a3", "a4"], "an even share of the limit each"
-    assert await floor.claim_ids(7) == ["b4", "c4"]
+    assert await floor.claim_ids(7) == ["b2", "b3", "b4", "c2", "c3", "c4", "a3"], "a share of the limit, rounded up"
+    assert await floor.claim_ids(7) == ["a4"]
+
+
+async def test_what_the_limit_cuts_off_is_owed(floor: Floor) -> None:
+    # Tries to give the tenant at the end of every claim less than the others, claim after claim.
+    await fill(floor, a=40, b=40, c=40)
+    served = dict.fromkeys("abc", 0)
+    for _ in range(6):
+        claimed = await floor.claim_ids(10)
+        assert len(claimed) >= 8
+        for job_id in claimed:
+            served[job_id[0]] += 1
+        assert max(served.values()) - min(served.values()) <= 4, f"one share apart at the most: {served}"
 
 
 @pytest.mark.parametrize("crowd", [1_000])

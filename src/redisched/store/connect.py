@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis.asyncio as aioredis
-from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.cluster import ClusterNode, PipelineCommand, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import AskError, MovedError, TryAgainError
 
 from redisched.errors import ConfigError
 
@@ -57,6 +58,27 @@ def connect_memory() -> Client:
     except ImportError as error:
         raise ConfigError("memory:// needs fakeredis: pip install 'redisched[testing]'") from error
     return FakeAsyncRedis(server=FakeServer(), protocol=2)
+
+
+async def together(client: Client, key: str, commands: list[list[Any]]) -> list[Any]:
+    """Commands on one and the same connection, one after the other: what WAIT needs."""
+    if not is_cluster(client):
+        async with client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            answers: list[Any] = await pipe.execute()
+            return answers
+    node = client.get_node_from_key(key)
+    sent = [PipelineCommand(n, *command) for n, command in enumerate(commands)]
+    await node.execute_pipeline(sent)
+    for one in sent:
+        if isinstance(one.result, MovedError | AskError):
+            # The slot moved: learn the new layout; the caller's loop asks again.
+            await client.nodes_manager.initialize()
+            raise TryAgainError("the slot moved")
+        if isinstance(one.result, Exception):
+            raise one.result
+    return [one.result for one in sent]
 
 
 def is_cluster(client: Client) -> bool:

@@ -23,13 +23,14 @@ from redisched.keys import LAYOUT_VERSION, Keys, ShardKeys
 from redisched.model import Claimed, Recount
 from redisched.settings import DEFAULT_SHARDS, StoreSettings
 from redisched.store.caller import Caller
-from redisched.store.connect import Client, connect, connect_memory, hide_password, is_cluster
+from redisched.store.connect import Client, connect, connect_memory, hide_password, is_cluster, together
 from redisched.store.scripts import Script, load_scripts
 
 log = logging.getLogger("redisched.store")
 T = TypeVar("T")
 
 ANNOUNCE_S = 5.0
+MAX_CALLS = 32  # at once, and so connections
 
 # What passes by itself: a lost connection, a failover, a server that is still loading its data.
 PASSING = (
@@ -67,6 +68,8 @@ class Store:
             address = await asyncio.to_thread(self._embedded.start)
         if self.is_memory and self.clock is None:
             self.clock = MovableClock()
+        # A call holds a connection. Without a bound, a thousand waiters would open a thousand of them at once.
+        self._gate = asyncio.Semaphore(MAX_CALLS)
         try:
             self.url = address
             self._client = connect_memory() if self.is_memory else connect(address)
@@ -147,7 +150,8 @@ class Store:
         pause_s = 0.01
         while True:
             try:
-                return await ask()
+                async with self._gate:
+                    return await ask()
             except rex.OutOfMemoryError as error:
                 raise StoreFull(
                     "the server reached its memory limit and took nothing; "
@@ -183,10 +187,8 @@ class Store:
 
         async def ask() -> tuple[list[Any], int]:
             await self._load(script)
-            async with self._client.pipeline(transaction=False) as pipe:
-                pipe.execute_command(*command)
-                pipe.execute_command("WAIT", replicas, wait_ms)
-                answer, confirmed = await pipe.execute()
+            wait = ["WAIT", replicas, wait_ms]
+            answer, confirmed = await together(self._client, command[3], [command, wait])
             return answer, int(confirmed)
 
         return await self.read(ask)
