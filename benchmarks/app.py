@@ -11,7 +11,7 @@ import time
 
 from redisched import Scheduler
 
-sched = Scheduler()
+sched = Scheduler(shards=int(os.environ.get("REDISCHED_BENCH_SHARDS", "0")) or None)
 
 _file = os.environ.get("REDISCHED_BENCH_FILE")
 _map: mmap.mmap | None = None

@@ -22,7 +22,7 @@ for _, lease in ipairs(ended) do
   local raw = id and redis.call('HGET', jobs_key, id)
   local r = raw and open_record(raw)
   if r and r.state == 'q' then
-    add_run(r, lost_run(r, worker, now, 'its lease ended without an answer'))
+    add_run(r, unreported_run(r, worker, now, 'lost', 'its lease ended without an answer'))
     r.attempts = r.attempts + 1
     tally_add(tally_key, 'r', r.tenant, -1)
     if r.attempts >= r.max then

@@ -29,14 +29,17 @@ for n = held, #ARGV, 4 do
   local raw = redis.call('HGET', jobs_key, id)
   local r = raw and open_record(raw)
   if r and redis.call('ZREM', leases_key, ARGV[n]) == 1 then
-    local reason = nil
+    local reason, worker = nil, ARGV[n]:match('^.*#%d+@(%S+)$')
     if why == 'lost' then
-      add_run(r, lost_run(r, ARGV[n]:match('^.*#%d+@(%S+)$'), now, 'its worker process died'))
+      add_run(r, unreported_run(r, worker, now, 'lost', 'its worker process died'))
       r.attempts = r.attempts + 1
       reason = r.attempts >= r.max and 'its worker process died; no attempts left'
     elseif why == 'unknown' then
       r.mark = tonumber(r.mark) + 1
       reason = r.mark >= unknown_limit and 'no worker knows its handler'
+      if reason then
+        add_run(r, unreported_run(r, worker, now, 'failed', reason))
+      end
     end
     tally_add(tally_key, 'r', r.tenant, -1)
     if reason then

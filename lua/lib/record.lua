@@ -41,7 +41,7 @@ local function add_run(r, run)
   r.runs = r.runs .. run
 end
 
--- A run that nobody lived to report.
-local function lost_run(r, worker, now, why)
-  return string.format('%d %s 0 %d lost %d\n%s', r.attempts + 1, worker, now, #why, why)
+-- A run that nobody lived to report, or that never began.
+local function unreported_run(r, worker, now, outcome, why)
+  return string.format('%d %s 0 %d %s %d\n%s', r.attempts + 1, worker, now, outcome, #why, why)
 end

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def wall_ms() -> int:
     """Milliseconds since the epoch by this machine's clock: for run records and logs, never for decisions."""
@@ -23,12 +25,13 @@ def mono_s() -> float:
 
 def to_ms(moment: datetime) -> int:
     """Milliseconds since the epoch. The caller has checked that `moment` is aware."""
-    # round, not truncate: 0.001 s has no exact float, and a job must never be early by that
-    return round(moment.timestamp() * 1000)
+    # In whole microseconds, because a float of seconds loses some past 2255; up, because a job is never early.
+    micros = (moment - EPOCH) // timedelta(microseconds=1)
+    return -(-micros // 1000)
 
 
 def from_ms(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, tz=UTC)
+    return EPOCH + timedelta(milliseconds=ms)
 
 
 def delta_ms(delta: timedelta) -> int:

@@ -93,6 +93,12 @@ def split_record(record: bytes) -> tuple[list[bytes], bytes]:
     return head, record[end + 1 : end + 1 + int(head[5])]
 
 
+def runs_of(record: bytes) -> bytes:
+    """The runs at the end of a record."""
+    head, packed = split_record(record)
+    return record[record.index(b"\n") + 1 + len(packed) :] if len(head) > 4 else b""
+
+
 def decode_body(packed: bytes) -> Body:
     try:
         return _body_decoder.decode(packed)

@@ -28,6 +28,10 @@ from __future__ import annotations
 class RedischedError(Exception):
     """The root: `except RedischedError` catches all that is expected to go wrong."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error crosses processes (multiprocessing, test runners) whatever its constructor takes.
+        return _remake, (type(self), self.args, self.__dict__)
+
 
 class ConfigError(RedischedError):
     """A setting, an address or an application path is wrong."""
@@ -118,3 +122,10 @@ class StoreFull(StoreError):
 
 class StoreUnavailable(RedischedError):
     """The server could not be reached in time."""
+
+
+def _remake(kind: type[RedischedError], args: tuple[object, ...], state: dict[str, object]) -> RedischedError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error

@@ -122,7 +122,12 @@ class Job(Generic[R_co]):
         if kept.error:
             raise PayloadUndecodable(f"job {self.id} is done, but {kept.error}")
         wanted = self._handler.result_type if self._handler else Any
-        return cast("R_co", msgspec.msgpack.decode(kept.value, type=Any if wanted is None else wanted))
+        try:
+            return cast("R_co", msgspec.msgpack.decode(kept.value, type=Any if wanted is None else wanted))
+        except msgspec.MsgspecError as error:
+            raise PayloadUndecodable(
+                f"job {self.id} is done, but its result is not what {self.name} declares: {error}"
+            ) from error
 
 
 def last_line(text: str) -> str:

@@ -83,14 +83,29 @@ class Keys:
     def __init__(self, namespace: str, shards: int) -> None:
         check_namespace(namespace)
         self.namespace = namespace
-        self.meta = f"{namespace}:meta"
+        self.meta = meta_key(namespace)
         self.members = f"{namespace}:members"
         self.shards = [ShardKeys(namespace, n) for n in range(shards)]
+
+    def pattern(self, prefix: str) -> str:
+        """Matches every shard's keys under a prefix, for SCAN."""
+        return f"{{{self.namespace}:*}}:{prefix}*"
 
     def shard_of(self, tenant: str, job_id: str) -> int:
         """The shard that a job lives in: its tenant's, except that the default tenant is spread over all."""
         name = job_id if tenant == DEFAULT_TENANT else tenant
         return zlib.crc32(name.encode()) % len(self.shards)
+
+
+def prefix_of(key: bytes) -> bytes:
+    """A key's tag and its first word: what a `pattern` was made from."""
+    tag, _, rest = key.partition(b"}:")
+    return tag + b"}:" + rest.partition(b":")[0] + b":"
+
+
+def meta_key(namespace: str) -> str:
+    """Shard count and layout version: what must be known before there are shards."""
+    return f"{namespace}:meta"
 
 
 def check_namespace(namespace: str) -> None:

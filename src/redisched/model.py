@@ -133,5 +133,5 @@ class Stats:
 
 
 def check_positive(name: str, value: float, example: str) -> None:
-    if value <= 0:
+    if not value > 0:  # nan is not <= 0 either
         raise ConfigError(f"{name} must be more than 0, not {value!r} (for example {name}={example})")

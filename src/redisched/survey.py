@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from redisched.keys import ShardKeys
+from redisched.keys import ShardKeys, prefix_of
 from redisched.store import Store
 
 STEP = 500
@@ -238,11 +238,9 @@ async def lanes_in_use(store: Store) -> dict[int, tuple[frozenset[bytes], frozen
     found: dict[int, tuple[set[bytes], set[bytes]]] = {k.shard: (set(), set()) for k in store.keys.shards}
 
     async def walk() -> None:
-        for kind in ("lane", "overflow"):
-            pattern = f"{{{store.keys.namespace}:*}}:{kind}:*"
-            async for key in store.client.scan_iter(match=pattern, count=1000):
-                tag, _, rest = key.partition(b"}:")
-                prefix = tag + b"}:" + rest.partition(b":")[0] + b":"
+        for kind in ("lane:", "overflow:"):
+            async for key in store.client.scan_iter(match=store.keys.pattern(kind), count=1000):
+                prefix = prefix_of(key)
                 if prefix in prefixes:
                     shard, n = prefixes[prefix]
                     found[shard][n].add(key[len(prefix) :])

@@ -131,7 +131,7 @@ async def test_a_handler_that_cannot_be_stopped_costs_its_process_not_its_neighb
     host = start("--cancel-grace", "0.3")
     await until(lambda: len(host.children()) == 1, "a child runs")
     (first,) = host.children()
-    bad = await sched.enqueue(Call(handler))
+    bad = await sched.enqueue(getattr(app, handler)())
     with pytest.raises(JobFailed):
         await bad.result(timeout=30)
     good = await sched.enqueue(app.add(1, 1))

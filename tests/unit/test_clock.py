@@ -68,7 +68,8 @@ def test_a_movable_clock_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    "back", [lambda c: c.advance(-0.5), lambda c: c.advance(timedelta(-1)), lambda c: c.set(datetime(2026, 1, 1, tzinfo=UTC))]
+    "back",
+    [lambda c: c.advance(-0.5), lambda c: c.advance(timedelta(-1)), lambda c: c.set(datetime(2026, 1, 1, tzinfo=UTC))],
 )
 def test_a_movable_clock_never_goes_back(back: Any) -> None:
     # Time that goes back is a bug of the test; the store would keep jobs that were due waiting.

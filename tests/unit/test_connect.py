@@ -66,7 +66,11 @@ def test_no_password_is_shown_wherever_it_stands(url: str) -> None:
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "nosuch", ""])
 def test_no_part_of_a_password_is_in_an_error(scheme: str, password: str, rest: str, between: str) -> None:
     # An unescaped / or # in a password makes its first half the host, which an error likes to quote.
-    url = f"{scheme}://user:{password}{between}{rest}@host:nan/0" if scheme else f"user:{password}{between}{rest}@host:nan"
+    url = (
+        f"{scheme}://user:{password}{between}{rest}@host:nan/0"
+        if scheme
+        else f"user:{password}{between}{rest}@host:nan"
+    )
     text = said(url)
     assert password not in text
     assert rest not in text

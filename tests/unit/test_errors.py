@@ -21,7 +21,9 @@ def test_one_root_catches_all(kind: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "builtin"), [(errors.InvalidCall, TypeError), (errors.InvalidSchedule, ValueError)], ids=lambda k: k.__name__
+    ("kind", "builtin"),
+    [(errors.InvalidCall, TypeError), (errors.InvalidSchedule, ValueError)],
+    ids=lambda k: k.__name__,
 )
 def test_wrong_arguments_are_also_what_python_calls_them(kind: Any, builtin: Any) -> None:
     # A caller that knows nothing of redisched catches TypeError for a wrong argument.
@@ -36,7 +38,11 @@ def test_wrong_arguments_are_also_what_python_calls_them(kind: Any, builtin: Any
             {"name": "mail", "size": 70_000, "limit": 65_536},
             ["'mail'", "70,000", "65,536", "max_payload_bytes"],
         ),
-        (errors.JobFailed("k-1", "ValueError: x"), {"job_id": "k-1", "error": "ValueError: x"}, ["k-1", "ValueError: x"]),
+        (
+            errors.JobFailed("k-1", "ValueError: x"),
+            {"job_id": "k-1", "error": "ValueError: x"},
+            ["k-1", "ValueError: x"],
+        ),
         (errors.NotDurable(2, 1), {"wanted": 2, "got": 1}, ["1 of 2", "stored on the primary"]),
         (errors.UnknownHandler("mail", ["b", "a"]), {"name": "mail"}, ["'mail'", "a, b"]),
         (errors.UnknownHandler("mail", []), {"name": "mail"}, ["known: none"]),
@@ -59,10 +65,15 @@ def test_an_unknown_handler_lists_no_more_than_ten() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [errors.PayloadTooLarge("mail", 2, 1), errors.JobFailed("k-1", "x"), errors.NotDurable(2, 1), errors.UnknownHandler("m", [])],
+    [
+        errors.PayloadTooLarge("mail", 2, 1),
+        errors.JobFailed("k-1", "x"),
+        errors.NotDurable(2, 1),
+        errors.UnknownHandler("m", []),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_can_be_made_again(error: Exception) -> None:
-    # A process pool takes an exception apart and makes it again, as copy does: one with a constructor of its own breaks there.
+    # A process pool takes an exception apart and makes it again, as copy does: a constructor of its own can break it.
     again = copy.copy(error)
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

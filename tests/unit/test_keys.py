@@ -71,7 +71,14 @@ def test_every_key_of_a_shard_has_the_shards_tag(name: str, priority: Any, shard
     keys = ShardKeys("rs", shard)
     lane = lane_of(name, priority)
     made = [keys[word] for word in SHARD_KEYS]
-    made += [keys.lane(lane), keys.overflow(lane), keys.result("k-1"), keys.progress("k-1"), keys.rate(7), keys.call("c")]
+    made += [
+        keys.lane(lane),
+        keys.overflow(lane),
+        keys.result("k-1"),
+        keys.progress("k-1"),
+        keys.rate(7),
+        keys.call("c"),
+    ]
     assert {slot_part(key) for key in made} == {f"rs:{shard}"}
     assert len(set(made)) == len(made)
 
@@ -101,8 +108,12 @@ def test_a_namespace_that_could_break_the_tag_is_refused(namespace: str) -> None
         Keys(namespace, 1)
 
 
-@given(st.integers(1, 64), NAMES, st.text("abc012", min_size=1, max_size=14), st.text("abc012", min_size=1, max_size=14))
-def test_a_tenant_lives_in_one_shard_and_the_default_tenant_in_all(shards: int, name: str, one: str, other: str) -> None:
+@given(
+    st.integers(1, 64), NAMES, st.text("abc012", min_size=1, max_size=14), st.text("abc012", min_size=1, max_size=14)
+)
+def test_a_tenant_lives_in_one_shard_and_the_default_tenant_in_all(
+    shards: int, name: str, one: str, other: str
+) -> None:
     # A tenant in two shards would have twice its limits; a default tenant in one would be a bottleneck for all.
     keys = Keys("rs", shards)
     assert 0 <= keys.shard_of(name, one) < shards

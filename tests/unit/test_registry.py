@@ -297,7 +297,9 @@ def both(a: int, /, b: int, *rest: int, c: int = 3, **more: int) -> Any:
     return a, b, rest, c, more
 
 
-@given(a=INTS, b=INTS, rest=st.lists(INTS, max_size=4), c=st.none() | INTS, more=st.dictionaries(TEXT, INTS, max_size=4))
+@given(
+    a=INTS, b=INTS, rest=st.lists(INTS, max_size=4), c=st.none() | INTS, more=st.dictionaries(TEXT, INTS, max_size=4)
+)
 def test_every_kind_of_parameter_at_once(a: int, b: int, rest: list[int], c: int | None, more: dict[str, int]) -> None:
     # Names in **more may be those of other parameters' positions: a positional-only `a` and an `a=` are two things.
     more = {name: n for name, n in more.items() if name not in ("b", "c")}
@@ -318,7 +320,15 @@ def test_foreign_bytes_are_undecodable(function: Any, packed: bytes) -> None:
 
 @pytest.mark.parametrize(
     "packed",
-    [b"", b"\x80", b"\x81\xa2to\x01", b"\x92\x01\x02", b"\x92\x90\x81\x01\x02", b"\xc0", b"\x92\x90" + b"\x91" * 9_000 + b"\x90"],
+    [
+        b"",
+        b"\x80",
+        b"\x81\xa2to\x01",
+        b"\x92\x01\x02",
+        b"\x92\x90\x81\x01\x02",
+        b"\xc0",
+        b"\x92\x90" + b"\x91" * 9_000 + b"\x90",
+    ],
     ids=lambda packed: repr(packed[:20]),
 )
 def test_broken_bytes_are_undecodable(packed: bytes) -> None:
@@ -520,7 +530,7 @@ def test_options_in_milliseconds(timeout: Any, keep: Any, timeout_ms: Any, keep_
 )
 def test_wrong_options_are_refused(timeout: Any, keep: Any) -> None:
     # keep_result=300 looks like five minutes, and once kept nothing at all.
-    with pytest.raises(ConfigError, match="timeout|keep_result"):
+    with pytest.raises(ConfigError, match=r"timeout|keep_result"):
         options_of(None, timeout, keep)
 
 

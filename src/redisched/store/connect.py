@@ -7,6 +7,7 @@ any blocking read. Riding through a lost connection is `store.py`'s work, where 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -22,6 +23,7 @@ from redisched.errors import ConfigError
 Client = Any  # aioredis.Redis | RedisCluster: redis-py types their commands too loosely to help
 
 SOCKET_TIMEOUT_S = 5.0  # a blocking read asks for less
+_QUERY_PASSWORD = re.compile(r"(password=)[^&]*")
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster://, redis+sentinel://, memory://"
 
 
@@ -31,8 +33,9 @@ def connect(url: str) -> Client:
     if scheme in ("redis", "rediss", "unix"):
         try:
             return aioredis.Redis.from_url(url, **_options())
-        except ValueError as error:
-            raise ConfigError(f"{hide_password(url)!r} is not an address: {error}") from error
+        except ValueError:
+            # Its text quotes what it took for a port or a path, which may be half of a password.
+            raise _malformed(url) from None
     if scheme in ("redis+cluster", "rediss+cluster"):
         hosts, login, _ = _hosts(url)
         nodes = [ClusterNode(host, port) for host, port in hosts]
@@ -43,8 +46,8 @@ def connect(url: str) -> Client:
     if scheme == "redis+sentinel":
         hosts, login, path = _hosts(url)
         service, _, database = path.partition("/")
-        if not service:
-            raise ConfigError("name the service: redis+sentinel://host:26379,host:26379/mymaster")
+        if not service or not (database or "0").isdigit():
+            raise ConfigError("name the service (and database): redis+sentinel://host:26379,host:26379/mymaster/0")
         make: Any = Sentinel  # redis-py leaves it untyped
         sentinel = make(hosts, sentinel_kwargs={"socket_timeout": 1.0}, **_options(), **login)
         return sentinel.master_for(service, db=int(database or 0))
@@ -86,13 +89,14 @@ def is_cluster(client: Client) -> bool:
 
 
 def hide_password(url: str) -> str:
-    """An address fit for logs and errors."""
+    """An address fit for logs and errors, also when it is malformed: nothing before its last @ but the user's name."""
     scheme, sep, rest = url.partition("://")
+    if not sep:
+        scheme, rest = "", url
     login, at, place = rest.rpartition("@")
-    if not at:
-        return url
-    user = login.partition(":")[0]
-    return f"{scheme}{sep}{user}:***@{place}"
+    if at:
+        rest = f"{login.partition(':')[0]}:***@{place}"
+    return _QUERY_PASSWORD.sub(r"\1***", f"{scheme}{sep}{rest}")
 
 
 def _options() -> dict[str, Any]:
@@ -107,14 +111,17 @@ def _options() -> dict[str, Any]:
 
 def _hosts(url: str) -> tuple[list[tuple[str, int]], dict[str, Any], str]:
     """Hosts, login and path of an address with several hosts."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _malformed(url) from None
     login_text, _, places = parts.netloc.rpartition("@")
     user, _, password = login_text.partition(":")
     hosts: list[tuple[str, int]] = []
     for place in places.split(","):
         host, _, port = place.strip().rpartition(":")
         if not host or not port.isdigit():
-            raise ConfigError(f"{place!r} in the address must be host:port")
+            raise _malformed(url)
         hosts.append((host.strip("[]"), int(port)))
     login: dict[str, Any] = {}
     if user:
@@ -126,3 +133,10 @@ def _hosts(url: str) -> tuple[list[tuple[str, int]], dict[str, Any], str]:
             raise ConfigError(f"option {name!r} of the address is not known")
         login[name] = values[0]
     return hosts, login, parts.path.strip("/")
+
+
+def _malformed(url: str) -> ConfigError:
+    return ConfigError(
+        f"{hide_password(url)!r} is not an address: "
+        "it needs host:port; write / # ? @ : in a password as %2F %23 %3F %40 %3A"
+    )

@@ -19,7 +19,7 @@ from redis import exceptions as rex
 from redisched.clock import MovableClock, mono_s
 from redisched.embedded import EmbeddedServer
 from redisched.errors import LayoutMismatch, StoreError, StoreFull, StoreUnavailable
-from redisched.keys import LAYOUT_VERSION, Keys, ShardKeys
+from redisched.keys import LAYOUT_VERSION, Keys, ShardKeys, meta_key
 from redisched.model import Claimed, Recount
 from redisched.settings import DEFAULT_SHARDS, StoreSettings
 from redisched.store.caller import Caller
@@ -118,7 +118,7 @@ class Store:
 
     async def _agree_on_layout(self) -> int:
         """The shard count of the namespace. The first to come decides it, for ever (until a reshard)."""
-        meta = f"{self.settings.namespace}:meta"
+        meta = meta_key(self.settings.namespace)
         wanted = self.settings.shards or DEFAULT_SHARDS
 
         async def agree() -> dict[bytes, bytes]:

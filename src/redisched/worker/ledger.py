@@ -5,9 +5,10 @@ first two nor kept after the last. So the process writes each job it takes into 
 memory, and the supervisor renews from there without asking, and gives back from there when the
 process is dead. The only thing a supervisor writes is LOST, when a renewal was refused.
 
-A slot's state is written last when it is filled and first when it is freed, so a reader never
-takes half a slot for a whole one: at the worst it sees a job that is just being taken (harmless,
-the lease is young) or one that just ended (harmless, the lease is gone).
+A slot's state is written last when it is filled and first when it is freed, and every filling has
+a number: a reader that finds another number after its reading than before has read halves of two
+jobs, and drops them. "Lost" is said of a number, not of a slot, so a mark that comes after the slot
+was given to another job means nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FREE, HELD, STARTED, LOST = 0, 1, 2, 3
 
-_SLOT = struct.Struct("<xHHdd")  # (state), shard, member's length, held since, deadline (0: none)
-SLOT_BYTES = 384
-MAX_MEMBER = SLOT_BYTES - _SLOT.size
+_SLOT = struct.Struct("<xxHHxxdd")  # (state), shard, member's length, held since, deadline (0: none)
+_NUMBERS = struct.Struct("<II")  # number of the filling, number that was marked lost
+_NUMBERS_AT = _SLOT.size
+_MEMBER_AT = _SLOT.size + _NUMBERS.size
 _DEADLINE_AT = _SLOT.size - 8
+SLOT_BYTES = 384
+MAX_MEMBER = SLOT_BYTES - _MEMBER_AT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Entry:
     member: str
     since: float
     deadline: float
+    number: int = field(default=0, compare=False)
 
     @property
     def job_id(self) -> str:
@@ -59,9 +64,11 @@ class Ledger:
         at = slot * SLOT_BYTES
         name = member.encode()
         assert len(name) <= MAX_MEMBER, "a lease's name is longer than a slot"
+        number, _ = _NUMBERS.unpack_from(self._map, at + _NUMBERS_AT)
+        # never 0, which stands for "none was lost"
+        _NUMBERS.pack_into(self._map, at + _NUMBERS_AT, number % 0xFFFFFFFF + 1, 0)
         _SLOT.pack_into(self._map, at, shard, len(name), now_s, 0.0)
-        start = at + _SLOT.size
-        self._map[start : start + len(name)] = name
+        self._map[at + _MEMBER_AT : at + _MEMBER_AT + len(name)] = name
         self._map[at] = HELD
         return slot
 
@@ -69,36 +76,36 @@ class Ledger:
         at = slot * SLOT_BYTES
         if deadline_s:
             struct.pack_into("<d", self._map, at + _DEADLINE_AT, deadline_s)
-        if self._map[at] == HELD:
-            self._map[at] = STARTED
+        self._map[at] = STARTED
 
     def free(self, slot: int) -> None:
         self._map[slot * SLOT_BYTES] = FREE
         self._free.append(slot)
 
     def is_lost(self, slot: int) -> bool:
-        return self._map[slot * SLOT_BYTES] == LOST
+        number, lost = _NUMBERS.unpack_from(self._map, slot * SLOT_BYTES + _NUMBERS_AT)
+        return bool(number == lost) and self._map[slot * SLOT_BYTES] != FREE
 
     # -- the supervisor's side
 
     def entries(self) -> Iterator[Entry]:
         for slot in range(self.slots):
-            at = slot * SLOT_BYTES
-            state = self._map[at]
-            if state == FREE:
-                continue
-            shard, length, since, deadline = _SLOT.unpack_from(self._map, at)
-            start = at + _SLOT.size
-            member = self._map[start : start + length].decode("utf-8", "replace")
-            if self._map[at] != FREE:
-                yield Entry(slot, state, shard, member, since, deadline)
+            if self._map[slot * SLOT_BYTES] != FREE and (entry := self._read(slot)) is not None:
+                yield entry
+
+    def _read(self, slot: int) -> Entry | None:
+        at = slot * SLOT_BYTES
+        number, lost = _NUMBERS.unpack_from(self._map, at + _NUMBERS_AT)
+        state = self._map[at]
+        shard, length, since, deadline = _SLOT.unpack_from(self._map, at)
+        member = self._map[at + _MEMBER_AT : at + _MEMBER_AT + length]
+        if state == FREE or _NUMBERS.unpack_from(self._map, at + _NUMBERS_AT)[0] != number:
+            return None
+        state = LOST if lost == number else state
+        return Entry(slot, state, shard, member.decode("utf-8", "replace"), since, deadline, number)
 
     def mark_lost(self, entry: Entry) -> None:
-        at = entry.slot * SLOT_BYTES
-        start = at + _SLOT.size
-        # The slot may have been freed and taken again since it was read: then this lease is not the lost one.
-        if self._map[start : start + len(entry.member)] == entry.member.encode() and self._map[at] != FREE:
-            self._map[at] = LOST
+        struct.pack_into("<I", self._map, entry.slot * SLOT_BYTES + _NUMBERS_AT + 4, entry.number)
 
     def close(self) -> None:
         self._map.close()

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import logging
+import random
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -34,7 +36,7 @@ from redisched.worker.ledger import Ledger
 
 log = logging.getLogger("redisched.worker")
 
-STRAY_FIRST_MS, STRAY_LONGEST_MS = 1_000, 60_000
+STRAY_FIRST_MS, STRAY_LONGEST_MS = 100, 60_000
 PROGRESS_KEPT_MS = 3_600_000
 QUICK_S = 0.02  # a mean run time below this makes fetching ahead worth it
 
@@ -154,7 +156,8 @@ class Runner:
         )
 
     def _return_stray(self, held: Held, strays: int) -> None:
-        delay_ms = min(STRAY_FIRST_MS * 2 ** min(strays, 10), STRAY_LONGEST_MS)
+        # Spread, or the same host wakes for it every time: sleepers look in whole seconds too.
+        delay_ms = round(min(STRAY_FIRST_MS * 1.5**strays, STRAY_LONGEST_MS) * random.uniform(0.75, 1.25))
         log.warning(
             "no such handler here, job goes back", extra=held.facts() | {"delay_ms": delay_ms, "times": strays + 1}
         )
@@ -197,7 +200,9 @@ class Runner:
         call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
         try:
-            return await asyncio.shield(future)
+            value = await asyncio.shield(future)
+            # A decorated coroutine function looks like a plain one; what it returns still has to be awaited.
+            return await value if inspect.isawaitable(value) else value
         except asyncio.CancelledError:
             # A thread cannot be cancelled. Wait for it as for any handler that ignores its cancellation;
             # past the grace time `look()` gives up on it and the process is replaced.
@@ -213,7 +218,7 @@ class Runner:
         keep_ms = running.keep_ms if running.keep_ms is not None else (DEFAULT_KEEP_MS if value is not None else 0)
         if keep_ms:
             held.ended_ms = wall_ms()
-            runs = codec.open_record(held.job.record).runs if held.attempt > 1 else b""
+            runs = codec.runs_of(held.job.record)
             result = codec.encode_result(held.attempt, self._worker, held.started_ms, held.ended_ms, value, runs)
             self._finisher.complete(held, keep_ms, result)
         else:

@@ -1,0 +1,60 @@
+"""Turns the runner's JSON into the tables of `docs/benchmarks.md` and of the README: `python -m benchmarks.report FILE`.
+
+Prints Markdown; a figure in the docs is pasted from here, never typed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def rows(results: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What was measured, in words, and the figure."""
+    by_name = {result["scenario"]: result["figures"] for result in results}
+    found: list[tuple[str, str]] = []
+    if drain := by_name.get("drain"):
+        cpu = drain["drain_cpu_us"]
+        found += [
+            (
+                f"{drain['jobs']:,} jobs due at one instant",
+                f"gone in {drain['drain_s']:.1f} s: {drain['drain_per_s']:,} jobs/s",
+            ),
+            ("CPU time a job", ", ".join(f"{who} {us} us" for who, us in cpu.items())),
+            ("memory of a waiting job", f"{drain['bytes_a_waiting_job']:.0f} bytes"),
+            (
+                "`enqueue_many` / 1,000 concurrent `await enqueue`, from one process",
+                f"{drain['enqueue_many_per_s']:,} / {drain['concurrent_enqueue_per_s']:,} jobs/s",
+            ),
+        ]
+    if latency := by_name.get("latency"):
+        idle, late = latency["idle_enqueue_to_start"], latency["delayed_500_per_s_lateness"]
+        found += [
+            ("enqueue to start, idle system", f"p50 {idle['p50_ms']} ms, p99 {idle['p99_ms']} ms"),
+            ("lateness of delayed jobs at 500/s", f"p50 {late['p50_ms']} ms, p99 {late['p99_ms']} ms"),
+            ("calls an idle host makes", f"{latency['idle_calls_per_s']:.0f}/s"),
+        ]
+    if recovery := by_name.get("recovery"):
+        for what, words in (("process_killed", "`kill -9` of a worker process"), ("host_killed", "loss of a host")):
+            r = recovery[what]
+            lease = f", lease {r['lease_s']:.0f} s" if "lease_s" in r else ""
+            found.append(
+                (
+                    f"{words} with {r['interrupted']} running jobs{lease}",
+                    f"all running elsewhere after {r['running_again_after_s']} s, {r['lost']} lost",
+                )
+            )
+    return found
+
+
+def main(path: str) -> None:
+    results = json.loads(Path(path).read_text())
+    print("| what | measured |\n| --- | --- |")
+    for what, figure in rows(results):
+        print(f"| {what} | {figure} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
