@@ -46,7 +46,9 @@ house: $(READY)
 check: lint types house
 
 bench: $(READY)
+	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks drain latency recovery --json benchmarks/results/engine.json
+	$(BIN)/python -m benchmarks.report benchmarks/results/engine.json README.md docs/benchmarks.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

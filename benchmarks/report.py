@@ -1,6 +1,6 @@
-"""Turns the runner's JSON into the tables of `docs/benchmarks.md` and of the README: `python -m benchmarks.report FILE`.
+"""Turns the runner's JSON into a table: `python -m benchmarks.report FILE [PAGE.md ...]`.
 
-Prints Markdown; a figure in the docs is pasted from here, never typed.
+Prints it, and writes it between the markers of the pages named: no figure in the docs is typed by hand.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
+BEGIN, END = "<!-- generated: figures -->", "<!-- end of figures -->"
 
 
 def rows(results: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -49,12 +51,26 @@ def rows(results: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return found
 
 
-def main(path: str) -> None:
-    results = json.loads(Path(path).read_text())
-    print("| what | measured |\n| --- | --- |")
-    for what, figure in rows(results):
-        print(f"| {what} | {figure} |")
+def table(results: list[dict[str, Any]]) -> str:
+    lines = ["| what | measured |", "| --- | --- |", *(f"| {what} | {figure} |" for what, figure in rows(results))]
+    return "\n".join(lines)
+
+
+def write(page: Path, text: str) -> None:
+    """Puts the table between the page's markers."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{page} has no {BEGIN} ... {END}")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+
+
+def main(path: str, *pages: str) -> None:
+    text = table(json.loads(Path(path).read_text()))
+    for page in pages:
+        write(Path(page), text)
+    print(text)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -36,7 +36,7 @@ class Retry:
     max_attempts  all attempts together, the first one included; lost workers count as well
     backoff       "exponential" base*2^(n-1), "linear" base*n, "constant" base, or your own
                   function of the number of failed attempts (1, 2, ...) to seconds or a timedelta
-    base, cap     seconds or timedeltas: the first delay and the largest
+    base, cap     seconds or timedeltas: the first delay and the largest, before jitter
     jitter        0.1 spreads a delay by up to 10 % in either direction, so that a thousand jobs
                   that failed together do not come back together
     fatal         exception types that are never tried again

@@ -32,6 +32,7 @@ R = TypeVar("R")
 _R_co = TypeVar("_R_co", covariant=True)
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+MAX_TIMEOUT_S = 366 * 86_400
 DEFAULT_KEEP_MS = 10 * 60 * 1000
 
 
@@ -268,9 +269,10 @@ def options_of(
 ) -> JobOptions:
     timeout_ms = None
     if timeout is not None:
-        timeout_ms = delta_ms(timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout))
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        timeout_ms = round(seconds * 1000) if 0 < seconds < MAX_TIMEOUT_S else 0
         if timeout_ms <= 0:
-            raise ConfigError(f"timeout must be more than 0, not {timeout!r} (for example timeout=30)")
+            raise ConfigError(f"timeout is more than 0 and less than a year, not {timeout!r} (for example timeout=30)")
     keep_ms = None if keep_result is None else DEFAULT_KEEP_MS if keep_result is True else 0
     if isinstance(keep_result, timedelta):
         keep_ms = delta_ms(keep_result)

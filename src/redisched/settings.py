@@ -82,3 +82,10 @@ class SchedulerSettings:
     recover_s: float = 1.0
     dead_kept: int = 10_000  # dead letters kept a shard
     dead_days: int = 90
+
+    def __post_init__(self) -> None:
+        check_positive("batch", self.batch, "500")
+        check_positive("look_s", self.look_s, "1")
+        check_positive("recover_s", self.recover_s, "1")
+        if self.dead_kept < 0 or self.dead_days < 0:
+            raise ConfigError("dead_kept and dead_days are not negative (for example dead_days=90)")

@@ -52,9 +52,7 @@ def test_enqueue_with_a_key_gives_the_same_job_back(shell: Shell) -> None:
 
 
 def test_enqueue_at_a_time(shell: Shell) -> None:
-    job_id = shell(
-        "enqueue", "ok", "[1]", "--at", "2100-01-01T09:00:00+01:00", "--priority", "high"
-    ).out.strip()
+    job_id = shell("enqueue", "ok", "[1]", "--at", "2100-01-01T09:00:00+01:00", "--priority", "high").out.strip()
     view = shell("jobs", "show", job_id, "--json").json
     assert (view["run_at"], view["priority"], view["state"]) == (
         "2100-01-01T08:00:00.000Z",
@@ -177,9 +175,7 @@ def test_a_tenants_name_cannot_move_the_cursor(shell: Shell) -> None:
     assert shell("stats", "--json").json["tenants"][0]["tenant"] == "evil\x1b[2J\nroot  9"
 
 
-def test_doctor_finds_fixes_and_tells_by_its_exit_code(
-    shell: Shell, server_of: Callable[[str], ServerProcess]
-) -> None:
+def test_doctor_finds_fixes_and_tells_by_its_exit_code(shell: Shell, server_of: Callable[[str], ServerProcess]) -> None:
     job_id = shell("enqueue", "ok", "--delay", "1h", "--tenant", "a").out.strip()
     healthy = shell("doctor")
     assert (healthy.code, "all is well" in healthy.out) == (0, True)

@@ -61,9 +61,7 @@ class Ward:
 
 
 @pytest.fixture(params=["fake", "valkey"])
-async def ward(
-    request: pytest.FixtureRequest, server_of: Callable[[str], ServerProcess]
-) -> AsyncIterator[Ward]:
+async def ward(request: pytest.FixtureRequest, server_of: Callable[[str], ServerProcess]) -> AsyncIterator[Ward]:
     memory = request.param == "fake"
     url = "memory://" if memory else server_of(request.param).url
     clock = MovableClock() if memory else None

@@ -338,9 +338,7 @@ def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     place.rmdir()  # empty: the server removed its socket
 
 
-def test_a_squatter_in_the_temporary_directory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_squatter_in_the_temporary_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tries to break: a directory others can write to, under the name we would use, gets them our socket.
     home = tmp_path / ("x" * 120)
     monkeypatch.setattr(embedded.tempfile, "gettempdir", lambda: str(tmp_path / "t"))
@@ -406,9 +404,7 @@ def test_a_server_that_does_not_answer_is_given_up_in_time(folder: Folder) -> No
         assert server.pid == running.server
 
 
-def test_a_loading_server_is_not_ready(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_loading_server_is_not_ready(folder: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # Tries to break: -LOADING is an answer, but not one to start work on.
     folder.home.mkdir(mode=0o700)
     path = str(tmp_path / "s")

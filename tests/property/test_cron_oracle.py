@@ -198,9 +198,7 @@ def dom_field(rng: random.Random, likely: int) -> tuple[str, DayTest]:
 def dow_field(rng: random.Random, likely: int) -> tuple[str, DayTest]:
     """`likely` is a weekday with Sunday as 0."""
     names = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-    word = rng.choice(
-        [str(likely), names[likely], names[likely].upper(), "7" if likely == 0 else str(likely)]
-    )
+    word = rng.choice([str(likely), names[likely], names[likely].upper(), "7" if likely == 0 else str(likely)])
     kind = rng.random()
     if kind < 0.5:
         return "*", lambda day: True
@@ -323,9 +321,7 @@ def compare(rng: random.Random, name: str, middle: int, seconds: bool, count: in
 def test_the_zones_have_what_it_takes() -> None:
     assert len(ZONES) >= 30
     jumps = {offset(name, at) - offset(name, at - 1) for name in ZONES for at in changes(name)}
-    assert {60, -60, 30, -30, 120, -120, -180, 24 * HOUR} <= jumps, (
-        "gaps, folds, half hours, days that never were"
-    )
+    assert {60, -60, 30, -30, 120, -120, -180, 24 * HOUR} <= jumps, "gaps, folds, half hours, days that never were"
 
 
 def test_cron_agrees_with_the_oracle(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,9 +34,7 @@ ATOMS = [
 FIELD = st.lists(st.sampled_from(ATOMS), min_size=1, max_size=3).map(",".join)
 NEARLY = st.lists(FIELD, min_size=4, max_size=7).map(" ".join)
 JUNK = st.text(alphabet="*/-,#?LlWHR@0123456789 \tabcdefmnoprstuy", max_size=30)
-ZONES = st.sampled_from(
-    ["UTC", "America/New_York", "Africa/Casablanca", "Australia/Lord_Howe", "Pacific/Apia"]
-)
+ZONES = st.sampled_from(["UTC", "America/New_York", "Africa/Casablanca", "Australia/Lord_Howe", "Pacific/Apia"])
 INSTANTS = st.datetimes(timezones=st.sampled_from([UTC]))
 PART = st.sampled_from(
     [

@@ -32,7 +32,9 @@ async def until(condition: Callable[[], Awaitable[bool] | bool], what: str, time
 class Host:
     """One supervisor and its children."""
 
-    def __init__(self, url: str, namespace: str, log: Path, *options: str, app: str = "tests.support.app:sched") -> None:
+    def __init__(
+        self, url: str, namespace: str, log: Path, *options: str, app: str = "tests.support.app:sched"
+    ) -> None:
         environment = {**os.environ, "REDISCHED_URL": url, "REDISCHED_TEST_NAMESPACE": namespace}
         self.log_path = log
         with log.open("ab") as out:

@@ -184,9 +184,7 @@ def _launch(command: list[str], port: int, folder: Path) -> subprocess.Popen[byt
     deadline = time.monotonic() + READY_S
     while process.poll() is None:
         # The pid, not only a PONG: whoever took the port between our look and the server's bind answers, too.
-        if _command(port, "PING") == "+PONG" and f"process_id:{process.pid}\r" in _command(
-            port, "INFO", "server"
-        ):
+        if _command(port, "PING") == "+PONG" and f"process_id:{process.pid}\r" in _command(port, "INFO", "server"):
             return process
         if time.monotonic() > deadline:
             process.kill()

@@ -220,9 +220,7 @@ def test_the_traps() -> None:
 def test_gap_and_fold_can_be_chosen() -> None:
     new_york = "America/New_York"
     assert times(Cron("30 2 * * *", tz=new_york), "2026-03-08T00:00", 1) == ["2026-03-08T07:00:00"]
-    assert times(Cron("30 2 * * *", tz=new_york, gap="skip"), "2026-03-08T00:00", 1) == [
-        "2026-03-09T06:30:00"
-    ]
+    assert times(Cron("30 2 * * *", tz=new_york, gap="skip"), "2026-03-08T00:00", 1) == ["2026-03-09T06:30:00"]
     both = Cron("30 1 * * *", tz=new_york, fold="both")
     assert times(both, "2025-11-02T04:00", 3) == [
         "2025-11-02T05:30:00",
@@ -293,9 +291,7 @@ def test_every_search_is_quick(expr: str) -> None:
 
 
 def test_equal_values_are_equal_and_hash_alike() -> None:
-    one = Cron(
-        "0 9 * * 1", tz="Europe/Paris", start=datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
-    )
+    one = Cron("0 9 * * 1", tz="Europe/Paris", start=datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))))
     two = Cron(" 0  9 * * 1", tz="Europe/Paris", start=utc("2026-01-01"))
     assert one == two
     assert hash(one) == hash(two)

@@ -43,9 +43,7 @@ def test_json_is_one_list_and_nothing_else(call: Call) -> None:
 
 
 def test_the_table_has_local_times_and_words(call: Call) -> None:
-    code, out, err = call(
-        "30 2 * * *", "--tz", "Europe/Berlin", "--after", "2026-03-28T00:00:00+01:00", "--count", "3"
-    )
+    code, out, err = call("30 2 * * *", "--tz", "Europe/Berlin", "--after", "2026-03-28T00:00:00+01:00", "--count", "3")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "At 02:30, Europe/Berlin time.",
@@ -64,9 +62,7 @@ def test_the_default_is_from_now_on(call: Call) -> None:
 
 
 def test_seconds_by_choice(call: Call) -> None:
-    code, out, _ = call(
-        "*/20 * * * * *", "--seconds", "--after", "2026-01-01T00:00:00Z", "--count", "2", "--json"
-    )
+    code, out, _ = call("*/20 * * * * *", "--seconds", "--after", "2026-01-01T00:00:00Z", "--count", "2", "--json")
     assert (code, json.loads(out)) == (0, ["2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z"])
 
 
@@ -99,9 +95,7 @@ def test_the_end_of_the_calendar(call: Call) -> None:
         (("* * * * *", "--seconds"), "5 fields"),
     ],
 )
-def test_errors_are_one_line_on_stderr(
-    call: Call, argv: tuple[str, ...], words: str, more: tuple[str, ...]
-) -> None:
+def test_errors_are_one_line_on_stderr(call: Call, argv: tuple[str, ...], words: str, more: tuple[str, ...]) -> None:
     code, out, err = call(*argv, *more)
     assert (code, out) == (2, "")
     assert err.startswith("redisched: error: ")

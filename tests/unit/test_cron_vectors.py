@@ -20,9 +20,7 @@ def test_all_vectors_are_here() -> None:
     assert {vector["kind"] for vector in VECTORS} == {"next", "never", "reject"}
 
 
-@pytest.mark.parametrize(
-    "vector", VECTORS, ids=lambda v: f"{v['category']}: {v['expr']!a} {v['tz']} {v['start']}"
-)
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['category']}: {v['expr']!a} {v['tz']} {v['start']}")
 def test_vector(vector: dict[str, Any]) -> None:
     seconds = vector["category"] == "seconds"
     if vector["kind"] != "next":

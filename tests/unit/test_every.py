@@ -29,9 +29,7 @@ def test_an_anchor_sets_the_phase_for_ever() -> None:
     every = Every(MINUTES, anchor=NOON + timedelta(minutes=3))
     assert every.next(NOON) == NOON + timedelta(minutes=3)
     assert every.next(NOON + timedelta(minutes=3)) == NOON + timedelta(minutes=13)
-    assert every.next(NOON - timedelta(days=400, minutes=1)) == NOON - timedelta(days=400) + timedelta(
-        minutes=3
-    )
+    assert every.next(NOON - timedelta(days=400, minutes=1)) == NOON - timedelta(days=400) + timedelta(minutes=3)
 
 
 def test_a_start_is_the_first_time() -> None:

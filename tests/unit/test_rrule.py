@@ -38,10 +38,7 @@ def random_rule(rng: random.Random) -> str:
     parts = [f"FREQ={freq}"]
 
     def some(low: int, high: int, negative: bool = False) -> str:
-        picked = [
-            rng.randint(low, high) * (rng.choice([1, -1]) if negative else 1)
-            for _ in range(rng.randint(1, 3))
-        ]
+        picked = [rng.randint(low, high) * (rng.choice([1, -1]) if negative else 1) for _ in range(rng.randint(1, 3))]
         return ",".join(map(str, picked))
 
     def maybe(chance: float) -> bool:
@@ -198,9 +195,7 @@ def test_without_dtstart_only_what_needs_none() -> None:
 
 
 def test_bounds() -> None:
-    rule = RRule(
-        "FREQ=DAILY", dtstart=wall("2026-01-01T09:00"), start=utc("2026-02-01"), end=utc("2026-02-02T09:00")
-    )
+    rule = RRule("FREQ=DAILY", dtstart=wall("2026-01-01T09:00"), start=utc("2026-02-01"), end=utc("2026-02-02T09:00"))
     assert times(rule, "2020-01-01", 9) == ["2026-02-01T09:00", "2026-02-02T09:00"]
 
 
@@ -272,10 +267,7 @@ def test_values() -> None:
     two = RRule("FREQ=DAILY", dtstart=utc("2026-01-01T08:00"), tz="Europe/Paris")
     assert one == two
     assert hash(one) == hash(two)
-    assert (
-        repr(one)
-        == "RRule('FREQ=DAILY', dtstart=datetime.fromisoformat('2026-01-01T09:00:00'), tz='Europe/Paris')"
-    )
+    assert repr(one) == "RRule('FREQ=DAILY', dtstart=datetime.fromisoformat('2026-01-01T09:00:00'), tz='Europe/Paris')"
 
 
 @pytest.mark.parametrize(

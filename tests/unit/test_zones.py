@@ -43,9 +43,9 @@ def test_a_zone_goes_on_for_ever() -> None:
     new_york = zones.zone("America/New_York")
     for year in (2040, 2500, 9999, 12_000):
         july = seconds("2000-07-01") + (year - 2000) // 400 * 146_097 * 86_400
-        july += (
-            datetime(2000 + (year - 2000) % 400, 7, 1, tzinfo=UTC) - datetime(2000, 7, 1, tzinfo=UTC)
-        ) // (timedelta(seconds=1))
+        july += (datetime(2000 + (year - 2000) % 400, 7, 1, tzinfo=UTC) - datetime(2000, 7, 1, tzinfo=UTC)) // (
+            timedelta(seconds=1)
+        )
         assert new_york.offset_at(july) == -4 * 3_600
         assert new_york.offset_at(july + 180 * 86_400) == -5 * 3_600
 
@@ -53,9 +53,7 @@ def test_a_zone_goes_on_for_ever() -> None:
 def test_threads_may_extend_a_zone_together() -> None:
     with importlib.resources.files("tzdata").joinpath("zoneinfo", "Europe", "Berlin").open("rb") as file:
         zone = zones.Zone("Europe/Berlin", tzif.parse(file.read()))
-    threads = [
-        threading.Thread(target=zone.offset_at, args=(seconds(f"{2100 + n}-07-01"),)) for n in range(20)
-    ]
+    threads = [threading.Thread(target=zone.offset_at, args=(seconds(f"{2100 + n}-07-01"),)) for n in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
