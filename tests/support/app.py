@@ -85,7 +85,7 @@ def blocks_a_thread() -> None:
 
 @sched.job(timeout=0.5, retry=Retry(max_attempts=1))
 async def blocks_the_loop() -> None:
-    time.sleep(60)
+    time.sleep(60)  # noqa: ASYNC251
 
 
 @sched.job(retry=Retry(max_attempts=2))
@@ -97,7 +97,7 @@ async def kills_its_worker(ctx: Context) -> None:
 @sched.job
 async def blocks_for(seconds: float, ctx: Context) -> str:
     await effect(ctx, "start")
-    time.sleep(seconds)
+    time.sleep(seconds)  # noqa: ASYNC251
     return "blocked"
 
 

@@ -1,4 +1,4 @@
-"""`redisched worker` as a process of a test: started as a user starts it, ended with the test, watched by conditions."""
+"""`redisched worker` as a process of a test: started as a user starts it, and gone when the test ends."""
 
 from __future__ import annotations
 
