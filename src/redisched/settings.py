@@ -80,6 +80,7 @@ class SchedulerSettings:
     batch: int = 500
     look_s: float = 1.0  # a sleeping role looks at least this often, whatever the wake-ups say
     recover_s: float = 1.0
+    amnesty_s: float = 3.0  # after an outage of the store: time for living workers to renew; more than lease / 4
     dead_kept: int = 10_000  # dead letters kept a shard
     dead_days: int = 90
 

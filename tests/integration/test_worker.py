@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,10 +13,10 @@ import pytest
 from redisched import Call, JobFailed, Scheduler, State
 from redisched.clock import mono_s
 from redisched.ids import random_name
-from tests.support import app
+from tests.support import app, bare_app
 from tests.support.host import Effects, Host, until
 from tests.support.invariants import check_invariants, namespace_keys
-from tests.support.servers import ServerProcess, available_kinds
+from tests.support.servers import ServerProcess, available_kinds, start_server
 
 pytestmark = pytest.mark.anyio
 
@@ -313,3 +314,26 @@ async def test_an_application_that_does_not_load_is_an_error_not_a_loop(start: C
     assert await host.wait() == 2
     assert "there is no module 'tests.support.nowhere'" in host.log
     assert "Traceback" not in host.log
+
+
+@pytest.mark.parametrize("away_s", [3.0, 13.0])
+async def test_an_outage_of_the_server_runs_nothing_twice(away_s: float, tmp_path: Path) -> None:
+    # outcomes thrown away because the store did not answer; leases of the living taken for dead when it is back
+    # (they all end during the outage: the lease is one second)
+    server = start_server("valkey", tmp_path / "server", appendonly=True)
+    log = tmp_path / "host.log"
+    host = Host(server.url, "outage", log, "--lease", "1", app="tests.support.bare_app:sched")
+    try:
+        async with Scheduler(server.url, namespace="outage", timeout=30) as sched:
+            await (await sched.enqueue(bare_app.add(1, 1))).result(timeout=20)
+            counted = tmp_path / "counted"
+            jobs = await sched.enqueue_many([bare_app.count(str(counted), 2.0) for _ in range(50)])
+            await until(lambda: counted.exists() and counted.read_text().count("start") == 50, "all run")
+            server.kill()
+            await asyncio.sleep(away_s)  # the length of the outage is what is tested
+            await asyncio.to_thread(server.restart)
+            assert [await job.result(timeout=60) for job in jobs] == ["counted"] * 50
+            assert counted.read_text().count("start") == 50, log.read_text()[-3000:]
+    finally:
+        host.end()
+        server.stop()

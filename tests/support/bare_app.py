@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from redisched import Scheduler
@@ -12,3 +13,12 @@ sched = Scheduler(namespace=os.environ.get("REDISCHED_TEST_NAMESPACE", "rs"))
 @sched.job
 async def add(a: int, b: int) -> int:
     return a + b
+
+
+@sched.job
+async def count(path: str, seconds: float) -> str:
+    """Leaves a line in a file for each start: the server itself may be away."""
+    with open(path, "a") as file:
+        file.write("start\n")
+    await asyncio.sleep(seconds)
+    return "counted"

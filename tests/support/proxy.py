@@ -8,7 +8,10 @@ from typing import Self
 
 
 class CuttingProxy:
-    """Passes bytes both ways. Once told to, it swallows the next reply to a script call and closes that connection."""
+    """Passes bytes both ways. Once told to, it swallows the next reply to a script call and closes that connection.
+
+    A server that is gone is passed on, too: whoever is connected loses the connection, whoever comes is turned away.
+    """
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -43,32 +46,58 @@ class CuttingProxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        upstream_writer: asyncio.StreamWriter | None = None
         try:
-            await self._pass(reader, writer, upstream_reader, upstream_writer)
-        except (ConnectionError, asyncio.CancelledError):
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            link = _Link(self)
+            ways = [
+                asyncio.create_task(link.requests(reader, upstream_writer)),
+                asyncio.create_task(link.replies(upstream_reader, writer)),
+            ]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+        except (OSError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)
             for side in (writer, upstream_writer):
-                side.close()
+                if side is not None:
+                    side.close()
 
-    async def _pass(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        upstream_reader: asyncio.StreamReader,
-        upstream_writer: asyncio.StreamWriter,
-    ) -> None:
-        """One request and one reply at a time: redis-py sends no second request before the first is answered."""
-        while request := await reader.read(1 << 20):
-            upstream_writer.write(request)
-            reply = await upstream_reader.read(1 << 20)
-            is_script = b"EVALSHA" in request or b"EVAL" in request
-            if self._armed and is_script and not reply.startswith(b"-NOSCRIPT"):
-                self._armed = self._skip > 0
-                self._skip -= 1
-                self.cuts += 1
-                self.cut.set()
+    def wants(self, reply: bytes) -> bool:
+        """Whether this reply to a script call is to be lost. Counts it."""
+        if not self._armed or reply.startswith(b"-NOSCRIPT"):
+            return False
+        self._armed = self._skip > 0
+        self._skip -= 1
+        self.cuts += 1
+        self.cut.set()
+        return True
+
+
+class _Link:
+    """One connection. A request may come in pieces, a reply too; both ways run by themselves until one ends."""
+
+    def __init__(self, proxy: CuttingProxy) -> None:
+        self._proxy = proxy
+        self._is_script = False  # the request that waits for its reply; redis-py sends no second one before
+
+    async def requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(1 << 20):
+            if b"EVAL" in piece:  # or EVALSHA
+                self._is_script = True
+            elif piece.startswith(b"*"):
+                self._is_script = False
+            writer.write(piece)
+            await writer.drain()
+
+    async def replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(1 << 20):
+            if self._is_script and self._proxy.wants(piece):
                 return
-            writer.write(reply)
+            writer.write(piece)
+            await writer.drain()

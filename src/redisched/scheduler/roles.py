@@ -27,11 +27,12 @@ class Roles:
 
     async def run(self) -> None:
         """Until cancelled."""
-        recoverer, pruner = Recoverer(self._store, self._settings), Pruner(self._store, self._settings)
+        pruner = Pruner(self._store, self._settings)
         async with asyncio.TaskGroup() as group:
             for promoter in self.promoters:
                 group.create_task(_for_ever("promoter", promoter.run))
-            group.create_task(_for_ever("recoverer", recoverer.run))
+            for shard in range(self._store.shards):
+                group.create_task(_for_ever("recoverer", Recoverer(self._store, shard, self._settings).run))
             group.create_task(_for_ever("pruner", pruner.run))
             group.create_task(_for_ever("alarms", self._listen))
 

@@ -302,6 +302,10 @@ class Store:
         (word,) = await self.call("progress", shard, member, job_id, note, keep_ms)
         return bool(word == b"noted")
 
+    async def reach(self, shard: int) -> None:
+        """Returns when the shard's server answers."""
+        await self.read(lambda: self._client.exists(self.keys.shards[shard]["fence"]))
+
     async def is_idle(self) -> bool:
         """Nothing is ready, running or due in any shard."""
         for shard in range(self.shards):

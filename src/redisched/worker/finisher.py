@@ -72,6 +72,7 @@ class Finisher:
         self._pending = [_Pending() for _ in range(store.shards)]
         self._sending: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._giving_up = False
         self.ended = 0  # outcomes the store has taken or refused
         self.stale = 0
 
@@ -97,6 +98,10 @@ class Finisher:
         self._ledger.free(held.slot)
         self._count_stale([held])
         self._on_freed()
+
+    def give_up(self) -> None:
+        """This process ends: an outcome that cannot be delivered in one more try comes back with its lease."""
+        self._giving_up = True
 
     async def flush(self) -> None:
         """Waits until everything handed in so far has been answered."""
@@ -133,12 +138,7 @@ class Finisher:
         self._sending.discard(shard)
 
     async def _send(self, shard: int, send: Callable[..., Any], items: list[Any]) -> None:
-        try:
-            stale = await send(shard, items)
-        except (StoreUnavailable, StoreError) as error:
-            # The outcome is unknown here; the lease decides. Renewals stop, so the jobs come back.
-            log.error("outcomes not delivered", extra={"shard": shard, "jobs": len(items), "error": str(error)})
-            stale = []
+        stale = await self._deliver(shard, send, items)
         late = [items[index][0] for index in stale]
         if late:
             self._count_stale(late)
@@ -146,6 +146,24 @@ class Finisher:
             self._ledger.free(item[0].slot)
         self.ended += len(items)
         self._on_freed()
+
+    async def _deliver(self, shard: int, send: Callable[..., Any], items: list[Any]) -> list[int]:
+        """Answers who was stale. While the store is away nobody else can take these jobs either: keep the outcomes."""
+        while True:
+            facts: dict[str, Any] = {"shard": shard, "jobs": len(items)}
+            try:
+                answer: list[int] = await send(shard, items)
+                return answer
+            except StoreUnavailable as error:
+                facts["error"] = str(error)
+                if not self._giving_up:
+                    log.warning("outcomes wait for the store", extra=facts)
+                    continue
+            except StoreError as error:
+                facts["error"] = str(error)
+            # Unknown here; the lease decides. Renewals stop with the slots, so the jobs come back.
+            log.error("outcomes not delivered", extra=facts)
+            return []
 
     async def _send_done(self, shard: int, items: list[tuple[Held, int, bytes]]) -> list[int]:
         results: list[Any] = []
