@@ -293,5 +293,3 @@ class Faults:
         moment = now_s()
         self.done.append(Fault(kind, pid, moment, moment))
         return self.done[-1]
-
-

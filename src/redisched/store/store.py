@@ -57,6 +57,7 @@ class Store:
         self._client: Client = None
         self._embedded: EmbeddedServer | None = None
         self._keys: Keys | None = None
+        self._away_since: float | None = None
 
     # -- opening and closing
 
@@ -151,12 +152,9 @@ class Store:
         while True:
             try:
                 async with self._gate:
-                    return await ask()
-            except rex.OutOfMemoryError as error:
-                raise StoreFull(
-                    "the server reached its memory limit and took nothing; "
-                    "let workers drain it, raise maxmemory, or enqueue less"
-                ) from error
+                    answer = await ask()
+                self.note_back()
+                return answer
             except PASSING as error:
                 if isinstance(error, rex.AuthenticationError | rex.NoPermissionError):
                     raise StoreError(f"{hide_password(self.url)} refused this user: {error}") from error
@@ -164,13 +162,27 @@ class Store:
                     raise StoreUnavailable(
                         f"{hide_password(self.url)} did not answer for {self.settings.timeout_s:g} s: {error}"
                     ) from error
-                log.warning("store unavailable, trying again", extra={"error": repr(error), "pause_s": pause_s})
+                self.note_away(error)
             except rex.ResponseError as error:
-                if str(error).startswith("OOM"):
-                    raise StoreFull(f"the server reached its memory limit and took nothing: {error}") from error
+                if isinstance(error, rex.OutOfMemoryError) or str(error).startswith("OOM"):
+                    raise StoreFull(
+                        "the server reached its memory limit and took nothing; "
+                        "let workers drain it, raise maxmemory, or enqueue less"
+                    ) from error
                 raise StoreError(str(error)) from error
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2, 0.5)
+
+    def note_away(self, error: BaseException) -> None:
+        """One line when an outage begins and one when it ends, however many calls wait meanwhile."""
+        if self._away_since is None:
+            self._away_since = mono_s()
+            log.warning("store unavailable, trying again", extra={"error": repr(error)})
+
+    def note_back(self) -> None:
+        if self._away_since is not None:
+            log.warning("store is back", extra={"after_s": round(mono_s() - self._away_since, 3)})
+            self._away_since = None
 
     async def call(self, name: str, shard: int, *args: Any, caller: Caller | None = None) -> list[Any]:
         """Runs one script on one shard."""

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Any
 
 from redisched.store.store import PASSING, Store
-
-log = logging.getLogger("redisched.store")
 
 
 class Waiter:
@@ -38,7 +35,7 @@ class Waiter:
             try:
                 answer = read.result()
             except PASSING as error:
-                log.warning("wake-ups unavailable", extra={"error": repr(error)})
+                self._store.note_away(error)
                 await asyncio.sleep(min(timeout_s, 0.2))
                 continue
             if answer is not None:
