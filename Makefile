@@ -5,13 +5,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format types house bench check clean
+.PHONY: help setup demo test lint format types house bench chaos check clean
 
 help:
 	@echo "make demo    jobs running before your eyes, for about 20 seconds"
 	@echo "make test    the whole test suite"
 	@echo "make check   lint, types and house rules"
 	@echo "make bench   the figures of the README, as JSON"
+	@echo "make chaos   kills, stops and cuts for SECONDS=60; SEED=n repeats the faults of a run"
 
 setup: $(READY)
 
@@ -49,6 +50,11 @@ bench: $(READY)
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks drain latency recovery --json benchmarks/results/engine.json
 	$(BIN)/python -m benchmarks.report benchmarks/results/engine.json README.md docs/benchmarks.md
+
+# `make chaos SECONDS=300 SEED=7`; without SEED one is drawn, and printed.
+SECONDS = 60
+chaos: $(READY)
+	$(BIN)/python -m tests.chaos.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -2,9 +2,9 @@
 
     python -m tests.chaos.soak --seconds 60 --seed 7 [--json FILE] [--fsync everysec] [--keep FOLDER]
 
-Faults come for `--seconds`; then everything may drain, and the checker compares what was acknowledged with what was done.
-Ends with 1 if it found anything. The seed fixes which faults come in which order; when they meet which job is up to the
-machine, so a finding may need several runs of its seed.
+Faults come for `--seconds`; then everything may drain, and the checker compares what was acknowledged with what was
+done. Ends with 1 if it found anything. The seed fixes which faults come in which order; when they meet which job is up
+to the machine, so a finding may need several runs of its seed.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ async def soak(seconds: float, seed: int, folder: Path, fsync: str = "always") -
             report.cut_replies = proxy.cuts
         dead = await _settle(server, fleet, report)
         report.faults = faults.counts
+        (folder / "faults").write_text("".join(f"{fault}\n" for fault in faults.done))
         report.findings += fleet.findings
         Checker(producers.asks, read_runs(folder / "effects"), faults.done, dead).judge(report)
     finally:

@@ -1,7 +1,8 @@
-"""A short soak in every run of the suite: faults of all kinds for some seconds, and nothing lost or done without a reason."""
+"""A short soak in every run of the suite: faults for some seconds, and nothing lost or done without a reason."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -31,7 +32,7 @@ async def test_a_short_soak_finds_nothing(tmp_path: Path) -> None:
 
 
 def judge(runs: list[Run], faults: list[Fault], *asks: Ask, done: int | None = None) -> Report:
-    for run, following in zip(runs, runs[1:], strict=False):
+    for run, following in itertools.pairwise(runs):
         run.next_s = following.start_s
     report = Report(0, 0.0, totals={"done": len(asks) if done is None else done})
     Checker(list(asks), runs, faults, set()).judge(report)

@@ -243,6 +243,19 @@ async def test_what_cannot_finish_in_time_goes_back_without_using_up_an_attempt(
     assert await job.cancel()
 
 
+async def test_a_slow_job_does_not_sit_on_what_was_fetched_ahead(
+    sched: Scheduler, start: Callable[..., Host], effects: Effects
+) -> None:
+    # jobs that were fetched ahead behind quick handlers, and then wait for a slow one while another host is idle
+    start("--concurrency", "1")
+    quick = await sched.enqueue_many([app.add(n, n) for n in range(300)], tenant="a")
+    await quick[-1].result(timeout=20)
+    await sched.enqueue_many([app.sleep(20) for _ in range(2)], tenant="a")
+    await until(lambda: _starts(effects, 1), "the first slow one runs")
+    start("--concurrency", "1")
+    await until(lambda: _starts(effects, 2), "the second runs on the other host", timeout_s=10)
+
+
 async def test_burst_ends_when_nothing_is_left(sched: Scheduler, start: Callable[..., Host]) -> None:
     # a burst that leaves due work, retries or spawned jobs behind, or waits for tomorrow's
     await sched.enqueue(app.spawns(30))

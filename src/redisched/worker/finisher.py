@@ -31,6 +31,7 @@ class Held:
 
     job: Claimed
     slot: int
+    taken_s: float = 0.0
     tenant: str = ""  # as the store spells it
     name: str = ""
     attempt: int = 1

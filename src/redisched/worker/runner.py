@@ -38,6 +38,7 @@ log = logging.getLogger("redisched.worker")
 
 STRAY_FIRST_MS, STRAY_LONGEST_MS = 100, 60_000
 PROGRESS_KEPT_MS = 3_600_000
+BACKLOG_S = 1.0  # what was fetched ahead and could not start for so long goes back
 QUICK_S = 0.02  # a mean run time below this makes fetching ahead worth it
 
 
@@ -95,7 +96,7 @@ class Runner:
         """Takes claimed jobs into this process and starts as many as there is room for."""
         now_s = mono_s()
         for job in claimed:
-            self.backlog.append(Held(job, self._ledger.take(job.shard, job.member, now_s)))
+            self.backlog.append(Held(job, self._ledger.take(job.shard, job.member, now_s), now_s))
         self.fill()
 
     def fill(self) -> None:
@@ -287,6 +288,10 @@ class Runner:
                     self._cancel(running, "timeout", now_s)
             elif now_s - running.cancelled_s > self._settings.cancel_grace_s:
                 self._give_up(running)
+        if self.backlog and now_s - self.backlog[0].taken_s > BACKLOG_S:
+            # Fetched ahead because handlers were quick, and now one is not: others could run this.
+            self._mean_s = 1.0
+            self.return_backlog()
         lost = [held for held in self.backlog if self._ledger.is_lost(held.slot)]
         for held in lost:
             self.backlog.remove(held)
