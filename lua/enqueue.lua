@@ -11,7 +11,9 @@
 -- KEYS[8] bell      -- list
 -- KEYS[9] alarm     -- list
 -- KEYS[10] lane:    -- stream, completed with a lane's name
--- KEYS[11] call     -- string, the caller's own
+-- KEYS[11] result:  -- string, completed with a job's id
+-- KEYS[12] progress: -- string, completed with a job's id
+-- KEYS[13] call     -- string, the caller's own
 -- ARGV[1] now_ms : int     -- 0: Redis' clock
 -- ARGV[2] seq : int        -- the caller's call number
 -- ARGV[3] lane_bound : int -- jobs a lane may hold
@@ -69,6 +71,10 @@ for _, n in ipairs(taken) do
     at = at + now
   end
   local tenant = lane:match('^[^:]+')
+  if id:sub(1, 2) == 'k-' then
+    -- The id of a key comes again: what its last job left behind is not this one's.
+    redis.call('DEL', result_prefix .. id, progress_prefix .. id)
+  end
   if known[n] and open_record(known[n]) then
     -- A dead letter's key is used again: the letter makes room for the new job.
     redis.call('XDEL', dead_key, open_record(known[n]).mark)

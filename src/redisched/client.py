@@ -17,8 +17,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overloa
 
 from redisched import codec, ids
 from redisched.backoff import DEFAULT_MAX_ATTEMPTS, Retry
-from redisched.clock import MovableClock, delta_ms, to_ms
-from redisched.errors import ConfigError, InvalidCall, PayloadTooLarge
+from redisched.clock import LAST_MS, MovableClock, delta_ms, to_ms, wall_ms
+from redisched.errors import ConfigError, InvalidCall, PayloadTooLarge, PayloadUndecodable, RedischedError
 from redisched.handles import Job
 from redisched.inspector import Inspector
 from redisched.keys import DEFAULT_TENANT, PRIORITIES, check_namespace, encode_tenant, lane_of
@@ -79,6 +79,7 @@ class Scheduler:
         self._store = Store(self.store_settings, clock)
         self._outbox: Outbox | None = None
         self._opened = 0
+        self._turn = asyncio.Lock()
 
     # -- declaring
 
@@ -143,26 +144,32 @@ class Scheduler:
 
     async def __aenter__(self) -> Self:
         # Nested use is counted: a library and the application may both open the same scheduler.
-        self._opened += 1
-        if self._opened == 1:
-            try:
-                await self._store.open()
-                log.debug((await check_server(self._store)).promise)
-            except BaseException:
-                self._opened = 0
-                await self._store.close()
-                raise
-            self._outbox = Outbox(self._store, self.settings)
+        async with self._turn:
+            if self._opened == 0:
+                await self._open()
+            self._opened += 1
         return self
+
+    async def _open(self) -> None:
+        try:
+            await self._store.open()
+            log.debug((await check_server(self._store)).promise)
+        except BaseException:
+            await self._store.close()
+            raise
+        self._outbox = Outbox(self._store, self.settings)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._opened -= 1
-        if self._opened == 0 and self._outbox is not None:
-            await self._outbox.close()
-            self._outbox = None
-            await self._store.close()
+        async with self._turn:
+            self._opened -= 1
+            if self._opened == 0 and self._outbox is not None:
+                await self._outbox.close()
+                self._outbox = None
+                await self._store.close()
+        if self._opened == 0:
+            self._turn = asyncio.Lock()  # the next use may be on another event loop
 
     @property
     def store(self) -> Store:
@@ -229,7 +236,11 @@ class Scheduler:
             by_shard.setdefault(job.shard, []).append(parcel)
             jobs.append(job)
         # All arguments were checked before anything is sent: a bad call stores nothing.
-        await asyncio.gather(*(outbox.send_many(s, p, replicated=replicated) for s, p in by_shard.items()))
+        sends = (outbox.send_many(s, p, replicated=replicated) for s, p in by_shard.items())
+        answers = await asyncio.gather(*sends)
+        if errors := [error for _, error in answers if error is not None]:
+            stored = {parcel.id for sent, _ in answers for parcel in sent}
+            raise _partly(errors[0], [job for job in jobs if job.id in stored], len(jobs))
         return jobs
 
     def get_job(self, job_id: str, tenant: str = DEFAULT_TENANT) -> Job[Any]:
@@ -253,6 +264,12 @@ class Scheduler:
                 raise InvalidCall(f"a key is 1 to {MAX_KEY_CHARS} characters, not {key!r:.80}")
             job_id = ids.from_key(encode_tenant(tenant), key)
         handler = call.handler or self.registry.handlers.get(call.name)
+        if handler is not None and call.handler is None:
+            # Made by name, but the code is here: check it as a call of the handler would be.
+            try:
+                handler.unpack(call.packed)
+            except PayloadUndecodable as error:
+                raise InvalidCall(f"{call!r}: {error}") from None
         options = handler.options if handler else None
         body = codec.Body(
             name=call.name,
@@ -278,6 +295,13 @@ class Scheduler:
         return await run_until_idle(self.store, self.registry, WorkerSettings(), timeout)
 
 
+def _partly(error: RedischedError, stored: list[Job[Any]], wanted: int) -> RedischedError:
+    """An enqueue_many that failed on the way: which jobs are stored all the same."""
+    error.stored = stored
+    error.add_note(f"{len(stored)} of {wanted} jobs are known to be stored; they are in the error's `stored`")
+    return error
+
+
 def _replicated(durability: Durability) -> bool:
     if durability not in ("async", "replicated"):
         raise InvalidCall(f"durability is 'async' or 'replicated', not {durability!r}")
@@ -292,7 +316,7 @@ def _when(at: datetime | None, delay: timedelta | float | None) -> str:
             raise InvalidCall(
                 f"at= needs a datetime with a time zone, such as datetime(2027, 1, 1, tzinfo=UTC), not {at!r}"
             )
-        return str(max(0, to_ms(at)))
+        return str(max(0, _checked(to_ms(at))))
     if delay is None:
         return "+0"
     try:
@@ -301,4 +325,11 @@ def _when(at: datetime | None, delay: timedelta | float | None) -> str:
         raise InvalidCall(f"delay= is a timedelta or seconds, not {delay!r}: {error}") from None
     if ms < 0:
         raise InvalidCall(f"delay= is not negative, as {delay!r} is; use at= for a time in the past")
+    _checked(wall_ms() + ms)
     return f"+{ms}"
+
+
+def _checked(at_ms: int) -> int:
+    if at_ms > LAST_MS:
+        raise InvalidCall("a job's time must be before the year 9999")
+    return at_ms

@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_MS = 253_370_764_800_000  # 9999-01-01: what a datetime can still show in every zone
 
 
 def wall_ms() -> int:
@@ -31,7 +32,10 @@ def to_ms(moment: datetime) -> int:
 
 
 def from_ms(ms: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=ms)
+    try:
+        return EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:  # a score of a foreign hand must not break a listing
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def delta_ms(delta: timedelta) -> int:

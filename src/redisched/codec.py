@@ -22,6 +22,7 @@ from redisched.keys import parse_lane
 from redisched.model import Outcome, Run
 
 RUN_ERROR_BYTES = 4_096
+MAX_RESULT_BYTES = 1 << 20
 
 
 class Body(msgspec.Struct, array_like=True, frozen=True):
@@ -167,12 +168,13 @@ def _each_run(packed: bytes) -> Iterator[Run]:
 
 
 def encode_result(attempt: int, worker: str, started_ms: int, ended_ms: int, value: object, runs: bytes = b"") -> bytes:
-    """A finished job's result. What msgspec cannot encode is kept as an error: the job itself is done."""
+    """A finished job's result. What cannot be encoded, or is too large, is kept as an error: the job itself is done."""
     try:
         packed, error = _encoder.encode(value), ""
-    except (
-        Exception
-    ) as problem:  # a circle is a RecursionError; an outcome that is never sent would hold its job for ever
+        if len(packed) > MAX_RESULT_BYTES:
+            packed, error = b"\xc0", f"its result of {len(packed):,} bytes is more than {MAX_RESULT_BYTES:,}"
+    except Exception as problem:
+        # Any: a circle is a RecursionError, and an outcome that is never sent would hold its job for ever.
         packed, error = b"\xc0", f"{type(value).__name__} cannot be stored as a result: {problem}"
     return _encoder.encode(Result(attempt, worker, started_ms, ended_ms, msgspec.Raw(packed), error, runs))
 

@@ -24,9 +24,13 @@ A broken invariant is not in this tree: it is an `AssertionError`, because it is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class RedischedError(Exception):
     """The root: `except RedischedError` catches all that is expected to go wrong."""
+
+    stored: Sequence[object] = ()  # of a failed enqueue_many: the jobs that are stored all the same
 
     def __reduce__(self) -> tuple[object, ...]:
         # An error crosses processes (multiprocessing, test runners) whatever its constructor takes.

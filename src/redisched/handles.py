@@ -108,12 +108,15 @@ class Job(Generic[R_co]):
             pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
     def _nothing_kept(self) -> R_co:
-        if self._handler is not None and self._handler.options.keep_ms == 0:
-            raise UnknownJob(
-                f"job {self.id} is gone and {self.name!r} keeps no results: "
-                f"declare it with @sched.job(keep_result=timedelta(...))"
-            )
-        return None  # type: ignore[return-value]
+        """Gone, and left nothing: it returned None, if it can have."""
+        wanted = self._handler.result_type if self._handler else Any
+        keeps = self._handler is None or self._handler.options.keep_ms != 0
+        if keeps and (self._handler is not None or self.created) and _may_be_none(wanted):
+            return None  # type: ignore[return-value]
+        raise UnknownJob(
+            f"job {self.id} is gone and left no result: it ended longer ago than results are kept "
+            f"(see keep_result of @sched.job), was purged, or never was"
+        )
 
     def _open_result(self, raw: bytes) -> R_co:
         if raw == codec.CANCELLED:
@@ -128,6 +131,14 @@ class Job(Generic[R_co]):
             raise PayloadUndecodable(
                 f"job {self.id} is done, but its result is not what {self.name} declares: {error}"
             ) from error
+
+
+def _may_be_none(wanted: Any) -> bool:
+    try:
+        msgspec.convert(None, wanted)
+    except (msgspec.ValidationError, TypeError):
+        return False
+    return True
 
 
 def last_line(text: str) -> str:

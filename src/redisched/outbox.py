@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from redisched.errors import NotDurable
+from redisched.errors import NotDurable, RedischedError
 from redisched.settings import ClientSettings
 from redisched.store import Store
 
@@ -31,6 +31,7 @@ class Outbox:
         self._caller = store.caller()
         self._waiting: dict[tuple[int, bool], list[tuple[Parcel, asyncio.Future[bool]]]] = {}
         self._senders: set[asyncio.Task[None]] = set()
+        self._sends: set[asyncio.Future[None]] = set()
 
     async def send(self, shard: int, parcel: Parcel, *, replicated: bool) -> bool:
         """Stores one job. True: it is new; False: a job of that id lives already."""
@@ -45,17 +46,30 @@ class Outbox:
             sender.add_done_callback(self._senders.discard)
         return await future
 
-    async def send_many(self, shard: int, parcels: list[Parcel], *, replicated: bool) -> list[bool]:
-        """Stores many jobs of one shard, a batch after the other."""
-        fresh: list[bool] = []
-        for start in range(0, len(parcels), self._settings.batch):
-            fresh += await self._send_batch(shard, parcels[start : start + self._settings.batch], replicated)
-        return fresh
+    async def send_many(
+        self, shard: int, parcels: list[Parcel], *, replicated: bool
+    ) -> tuple[list[Parcel], RedischedError | None]:
+        """Stores many jobs of one shard, a batch after the other: those that are stored, and what stopped the rest."""
+        under_way = asyncio.get_running_loop().create_future()
+        self._sends.add(under_way)
+        stored: list[Parcel] = []
+        try:
+            for start in range(0, len(parcels), self._settings.batch):
+                batch = parcels[start : start + self._settings.batch]
+                await self._send_batch(shard, batch, replicated)
+                stored += batch
+        except NotDurable as error:
+            return stored + batch, error
+        except RedischedError as error:
+            return stored, error
+        finally:
+            under_way.set_result(None)
+            self._sends.discard(under_way)
+        return stored, None
 
     async def close(self) -> None:
         """Waits for what is on its way."""
-        if self._senders:
-            await asyncio.gather(*self._senders, return_exceptions=True)
+        await asyncio.gather(*self._senders, *self._sends, return_exceptions=True)
 
     async def _drain(self, shard: int, replicated: bool) -> None:
         # Others that are about to call in this turn of the loop may still join.

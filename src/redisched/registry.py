@@ -257,11 +257,17 @@ class Registry:
         chosen = name or function.__name__
         check_name(chosen)
         old = self.handlers.get(chosen)
-        if old is not None and old.function.__qualname__ != function.__qualname__:
+        if old is not None and not _same_place(old.function, function):
             raise ConfigError(f"two handlers are named {chosen!r}; give one of them another: @sched.job(name=...)")
         handler: Handler[P, Any] = Handler(function, chosen, options)
         self.handlers[chosen] = handler
         return handler
+
+
+def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """The same function, declared again: its module was reloaded, or imported after it ran as a script."""
+    modules = {one.__module__, other.__module__}
+    return one.__qualname__ == other.__qualname__ and (len(modules) == 1 or "__main__" in modules)
 
 
 def options_of(

@@ -2,7 +2,7 @@
 
 Pure: it gets what was asked, what handlers wrote down and what was broken, and answers a report. A job may end a second
 time only if a fault hit the process that ran it, its supervisor or the server, between its start and the next one; and
-each fault excuses one extra end of a job, no more.
+each fault excuses one extra delivery of a job (a stop: one for each lease that can end meanwhile), no more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.faults import Fault
+from tests.chaos.faults import LEASE_S, Fault
 
 # A claim whose reply lay in the socket of a stopped process starts just after the stop; lines and faults are written
 # down by different processes.
@@ -55,7 +55,7 @@ class Report:
     seconds: float
     jobs: int = 0
     by_kind: dict[str, int] = field(default_factory=dict)
-    unanswered: int = 0  # enqueues that ended in an error
+    unanswered: int = 0  # enqueues that ended in an error, which is no promise
     existed: int = 0  # enqueues that found their key alive
     runs: int = 0
     faults: dict[str, int] = field(default_factory=dict)
@@ -119,6 +119,8 @@ class Checker:
         self._extra(report)
         report.find("buried, though attempts were left", sorted(self._dead))
         found_alive = [ask for ask in self._asks if ask.created is False]
+        odd = [ask for ask in self._asks if ask.error and not ask.error.startswith("StoreUnavailable")]
+        report.find("enqueues refused", [str(ask) for ask in odd])
         report.find("ran, though its key lived", [str(ask) for ask in found_alive if ask.token in self._of])
         if report.totals.get("done") != report.jobs - report.dead:
             report.find("counted", [f"{report.totals.get('done')} done of {report.jobs} jobs, {report.dead} dead"])
@@ -142,7 +144,7 @@ class Checker:
         ended, again = Counter[str](), Counter[str]()
         wrong_ends, wrong_runs = [], []
         for runs in self._of.values():
-            used: list[Fault] = []
+            used = Counter[int]()
             last_end = max((run.fence for run in runs if run.finish == "end"), default=0)
             for run in runs:
                 if run.next_s is None:
@@ -162,11 +164,12 @@ class Checker:
         report.find("ended again without a reason", wrong_ends)
         report.find("delivered again without a reason", wrong_runs)
 
-    def _cause(self, run: Run, used: list[Fault]) -> str:
-        """What excuses that this run was not the last of its job; a fault does so once a job."""
-        for fault in self._faults:
-            if fault not in used and self._hit(fault, run):
-                used.append(fault)
+    def _cause(self, run: Run, used: Counter[int]) -> str:
+        """What excuses that this run was not the last of its job; `used` counts the excuses of each fault so far."""
+        for number, fault in enumerate(self._faults):
+            most = 1 + int((fault.end_s - fault.begin_s) / LEASE_S)
+            if used[number] < most and self._hit(fault, run):
+                used[number] += 1
                 return fault.kind
         return "unexplained"
 

@@ -29,6 +29,7 @@ PROCESSES = 2
 GAP_S = 0.7  # between two faults, on average; stops overlap with what comes next
 STOP_S = (1.0, 4.0)
 DOWN_S = (0.0, 1.5)
+BREATH_S = 1.0  # between two faults of the server
 
 # How often each is drawn.
 WEIGHTS = {
@@ -192,7 +193,7 @@ class Faults:
         self._fleet = fleet
         self._server = server
         self._proxy = proxy
-        self._server_busy = asyncio.Lock()
+        self._server_busy = False
         self._stopped: set[int] = set()
         self.done: list[Fault] = []
 
@@ -219,11 +220,8 @@ class Faults:
         elif kind == "script flush":
             if self._server.command("SCRIPT", "FLUSH", "SYNC") == "+OK":
                 self._note(kind, 0)
-        elif kind == "kill server":
-            await self._kill_server(DOWN_S[0] + span * (DOWN_S[1] - DOWN_S[0]))
-        elif kind == "stop server":
-            async with self._server_busy:
-                await self._stop(kind, self._server.pid, span)
+        elif kind.endswith("server"):
+            await self._hit_server(kind, span)
         else:
             verb, role = kind.split()
             pid = self._victim(role, which)
@@ -267,14 +265,22 @@ class Faults:
                 pass  # killed meanwhile
             os.close(fd)
 
-    async def _kill_server(self, down_s: float) -> None:
-        async with self._server_busy:
-            fault = self._note("kill server", self._server.pid)
+    async def _hit_server(self, kind: str, span: float) -> None:
+        # One after the other would be an outage longer than any call waits: another test.
+        if self._server_busy:
+            return
+        self._server_busy = True
+        if kind == "stop server":
+            await self._stop(kind, self._server.pid, span)
+        else:
+            fault = self._note(kind, self._server.pid)
             self._server.kill()
-            await asyncio.sleep(down_s)
+            await asyncio.sleep(DOWN_S[0] + span * (DOWN_S[1] - DOWN_S[0]))
             # Not in a thread: the server would die with the thread.
             self._server.restart()
             fault.end_s = now_s()
+        await asyncio.sleep(BREATH_S)
+        self._server_busy = False
 
     def _signal(self, pid: int, signum: int) -> bool:
         try:

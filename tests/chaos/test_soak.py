@@ -62,10 +62,9 @@ async def test_the_checker_wants_a_fault_for_each_extra_end() -> None:
     assert judge(twice, [elsewhere], ask()).findings
     assert judge(twice, [late], ask()).findings
     thrice = [*twice, run(3, 3.2, "end")]
-    assert judge(thrice, [Fault("stop supervisor", 9, 1.0, 4.0)], ask()).ended_again == {
-        "stop supervisor": 1,
-        "unexplained": 1,
-    }
+    assert judge(thrice, [Fault("kill supervisor", 9, 2.0, 2.0)], ask()).findings
+    assert judge(thrice, [Fault("stop supervisor", 9, 1.0, 2.9)], ask()).findings
+    assert judge(thrice, [Fault("stop supervisor", 9, 1.0, 3.1)], ask()).findings == []
 
 
 async def test_the_checker_wants_a_reason_for_each_delivery() -> None:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.url:
         command += ["--url", args.url]
     try:
-        return _reload_for_ever(command, environment)
+        return _reload_for_ever(command, environment, server)
     finally:
         if server is not None:
             server.stop()
@@ -65,7 +65,7 @@ def _passed_on(args: argparse.Namespace) -> list[str]:
     return [str(option) for option in options]
 
 
-def _reload_for_ever(command: list[str], environment: dict[str, str]) -> int:
+def _reload_for_ever(command: list[str], environment: dict[str, str], server: EmbeddedServer | None) -> int:
     # SIGTERM ends this as Ctrl-C does: the worker is told and waited for.
     signal.signal(signal.SIGTERM, _interrupt)
     while True:
@@ -73,6 +73,9 @@ def _reload_for_ever(command: list[str], environment: dict[str, str]) -> int:
         worker = subprocess.Popen(command, env=environment)
         try:
             while (now := _snapshot(Path.cwd())) == seen:
+                if server is not None and server.pid is None:
+                    print("redisched dev: the embedded server died, starting it again", file=sys.stderr)
+                    server.start()
                 if worker.poll() is not None:
                     print("redisched dev: the worker ended; waiting for a change", file=sys.stderr)
                     _wait_for_change(seen)

@@ -12,7 +12,7 @@ import socket
 import sys
 
 from redisched.clock import mono_s
-from redisched.host.orders import READY, STUCK, Orders, pack
+from redisched.host.orders import READY, Orders, pack
 from redisched.settings import WorkerSettings
 from redisched.worker.ledger import STARTED, Ledger, shared_file, size_for, slots_for
 
@@ -23,7 +23,6 @@ class ChildProcess:
         self.settings = settings
         self.started_s = mono_s()
         self.ready = asyncio.Event()
-        self.is_stuck = False
         slots = slots_for(settings.concurrency, settings.batch)
         self._ledger_fd = shared_file(size_for(slots))
         self.ledger = Ledger(slots, self._ledger_fd)
@@ -60,8 +59,6 @@ class ChildProcess:
             while word := await reader.readline():
                 if word == READY:
                     self.ready.set()
-                elif word == STUCK:
-                    self.is_stuck = True
         except ConnectionError:
             pass  # the process died; wait() tells
 

@@ -20,7 +20,7 @@ import uvloop
 from redisched import logs
 from redisched.errors import RedischedError
 from redisched.host.application import load_application
-from redisched.host.orders import DRAIN, FAILED_EXIT, QUIT, READY, STUCK, STUCK_EXIT, Orders, unpack
+from redisched.host.orders import DRAIN, FAILED_EXIT, QUIT, READY, STUCK_EXIT, Orders, unpack
 from redisched.worker.ledger import Ledger, slots_for
 from redisched.worker.process import Worker
 
@@ -52,8 +52,6 @@ class Child:
             failed = asyncio.create_task(worker.failed())
             told = asyncio.create_task(self._told.wait())
             await asyncio.wait([failed, told], return_when=asyncio.FIRST_COMPLETED)
-            if worker.is_stuck:
-                writer.write(STUCK)
             grace_s = self._grace_s if self._grace_s is not None else orders.settings.grace_s
             await self._drain(worker, grace_s)
             for task in (failed, told, listening):

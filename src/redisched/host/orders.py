@@ -8,12 +8,11 @@ from redisched.settings import WorkerSettings
 
 # child to supervisor
 READY = b"ready\n"  # the application is loaded, claiming begins
-STUCK = b"stuck\n"  # a handler cannot be stopped: replace this process
 # supervisor to child
 DRAIN = b"drain\n"  # claim no more, let what runs finish within the grace time
 QUIT = b"quit\n"  # give everything back now
 
-STUCK_EXIT = 75
+STUCK_EXIT = 75  # a handler could not be stopped
 FAILED_EXIT = 78  # the application cannot be loaded: starting it again at once would not help
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from redisched.client import Scheduler
 from redisched.clock import mono_s
-from redisched.errors import StoreError, StoreUnavailable
+from redisched.errors import ConfigError, StoreError, StoreUnavailable
 from redisched.host.brood import ChildProcess
 from redisched.host.orders import DRAIN, FAILED_EXIT, QUIT, STUCK_EXIT
 from redisched.ids import random_name
@@ -33,6 +33,8 @@ log = logging.getLogger("redisched.supervisor")
 BACKOFF_FIRST_S, BACKOFF_LONGEST_S = 0.05, 10.0
 SETTLED_S = 10.0  # a child that lived so long starts its successor without delay
 BURST_LOOK_S = 0.1
+QUIT_S = 1.0  # the second signal: what cannot be given back by its process by then is given back for it
+END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Supervisor:
         self._ending = asyncio.Event()
         self._signals = 0
         self._failure = 0
+        self._was_ready = False
         self.name = f"{socket.gethostname()}:{os.getpid()}:{random_name(4)}"
 
     async def run(self) -> int:
@@ -67,6 +70,8 @@ class Supervisor:
             loop.add_signal_handler(signum, self._signalled)
         async with self._sched as sched:
             store = sched.store
+            if store.is_memory:
+                raise ConfigError("memory:// lives in one process: use `await sched.run_until_idle()`, or a server")
             log.info((await check_server(store)).promise)
             renewer = Renewer(store, settings.worker.lease_ms, lambda: [c.ledger for c in self._children.values()])
             background = [asyncio.create_task(renewer.run()), asyncio.create_task(self._watch())]
@@ -81,7 +86,8 @@ class Supervisor:
             finally:
                 for task in (*background, *keepers):
                     task.cancel()
-                await asyncio.gather(*background, *keepers, return_exceptions=True)
+                # Bounded: an end must come, whatever a task makes of its cancellation.
+                await asyncio.wait([*background, *keepers], timeout=END_S)
                 await store.leave(self.name)
         return self._failure
 
@@ -92,9 +98,13 @@ class Supervisor:
         self._end(DRAIN if self._signals == 1 else QUIT)
 
     def _end(self, word: bytes) -> None:
+        """Tells the children; one that cannot hear, because a handler blocks it, is killed when its time is over."""
         self._ending.set()
+        worker = self._settings.worker
+        patience_s = worker.grace_s + worker.cancel_grace_s + 2.0 if word == DRAIN else QUIT_S
         for child in self._children.values():
             child.tell(word)
+            asyncio.get_running_loop().call_later(patience_s, child.kill)
 
     # -- children
 
@@ -110,14 +120,16 @@ class Supervisor:
             if self._ending.is_set():
                 child.tell(DRAIN)
             code = await child.wait()
+            self._was_ready = self._was_ready or child.ready.is_set()
             lived_s = mono_s() - child.started_s
             given_back = await self._give_back(store, child)
             del self._children[slot]
             child.close()
             if self._ending.is_set():
                 return
-            if code == FAILED_EXIT and not child.ready.is_set():
-                # Nothing will get better by itself: the application does not load. Say so and stop.
+            if code == FAILED_EXIT and not self._was_ready:
+                # Nothing will get better by itself: the application does not load. Say so and stop. Once one
+                # has been ready, a failing start is an outage (of the store, of a resource) and passes.
                 self._failure = 1
                 self._end(DRAIN)
                 return
@@ -136,7 +148,8 @@ class Supervisor:
         """What a dead child held goes back now; only a lost host has to wait for leases to end."""
         by_shard: dict[int, list[object]] = {}
         for entry in child.ledger.entries():
-            why = "lost" if entry.state == STARTED else "unstarted"
+            # An end that was asked for is not the job's fault and uses up no attempt.
+            why = "lost" if entry.state == STARTED and not self._ending.is_set() else "unstarted"
             by_shard.setdefault(entry.shard, []).extend((entry.member, entry.job_id, why, 0))
         caller, total = store.caller(), 0
         for shard, held in by_shard.items():

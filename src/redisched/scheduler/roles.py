@@ -53,4 +53,7 @@ async def _for_ever(name: str, run: Callable[[], Awaitable[None]]) -> None:
             await run()
         except (StoreUnavailable, StoreError) as error:
             log.error("role interrupted", extra={"role": name, "error": str(error)})
+        except Exception:
+            # A bug of ours must not stop promotion for ever.
+            log.exception("role failed, starting it again", extra={"role": name})
         await asyncio.sleep(PAUSE_S)

@@ -1,8 +1,7 @@
 """The store: one method a script, and nothing else that changes Redis.
 
 Called by clients, workers and schedulers; knows keys, scripts and connections, never handlers or
-cron. Every call rides through a lost connection, a failover or a flushed script cache until
-`timeout_s` has passed: that is safe because every script may be sent twice. Reading for people
+cron. Calls ride through outages (see `link.py`) and a flushed script cache. Reading for people
 (stats, lists, doctor) is `inspector.py`'s work, through `read()`.
 """
 
@@ -10,180 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from redis import exceptions as rex
 
-from redisched.clock import MovableClock, mono_s
-from redisched.embedded import EmbeddedServer
-from redisched.errors import LayoutMismatch, StoreError, StoreFull, StoreUnavailable
-from redisched.keys import LAYOUT_VERSION, Keys, ShardKeys, meta_key
+from redisched.errors import StoreError, StoreUnavailable
+from redisched.keys import ShardKeys
 from redisched.model import Claimed, Recount
-from redisched.settings import DEFAULT_SHARDS, StoreSettings
 from redisched.store.caller import Caller
-from redisched.store.connect import Client, connect, connect_memory, hide_password, is_cluster, together
-from redisched.store.scripts import Script, load_scripts
+from redisched.store.connect import together
+from redisched.store.link import Link
+from redisched.store.scripts import Script
 
 log = logging.getLogger("redisched.store")
-T = TypeVar("T")
 
 ANNOUNCE_S = 5.0
-MAX_CALLS = 32  # at once, and so connections
-
-# What passes by itself: a lost connection, a failover, a server that is still loading its data.
-PASSING = (
-    rex.ConnectionError,
-    rex.TimeoutError,
-    rex.BusyLoadingError,
-    rex.ReadOnlyError,
-    rex.ClusterDownError,
-    rex.TryAgainError,
-    rex.MasterDownError,
-    asyncio.TimeoutError,
-    OSError,
-)
 
 
-class Store:
-    def __init__(self, settings: StoreSettings, clock: MovableClock | None = None) -> None:
-        self.settings = settings
-        self.clock = clock
-        self.scripts = load_scripts()
-        self.is_memory = (settings.address or "").startswith("memory://")
-        self.is_cluster = False
-        self.url = ""
-        self._client: Client = None
-        self._embedded: EmbeddedServer | None = None
-        self._keys: Keys | None = None
-        self._away_since: float | None = None
-
-    # -- opening and closing
-
-    async def open(self) -> None:
-        address = self.settings.address
-        if address is None:
-            self._embedded = EmbeddedServer()
-            # starting waits for a server to load its data; do not hold up the loop meanwhile
-            address = await asyncio.to_thread(self._embedded.start)
-        if self.is_memory and self.clock is None:
-            self.clock = MovableClock()
-        # A call holds a connection. Without a bound, a thousand waiters would open a thousand of them at once.
-        self._gate = asyncio.Semaphore(MAX_CALLS)
-        try:
-            self.url = address
-            self._client = connect_memory() if self.is_memory else connect(address)
-            self.is_cluster = is_cluster(self._client)
-            self._keys = Keys(self.settings.namespace, await self._agree_on_layout())
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
-        if self._embedded is not None:
-            await asyncio.to_thread(self._embedded.stop)
-            self._embedded = None
-
-    @property
-    def is_open(self) -> bool:
-        return self._client is not None
-
-    @property
-    def keys(self) -> Keys:
-        assert self._keys is not None, "the store is not open"
-        return self._keys
-
-    @property
-    def shards(self) -> int:
-        return len(self.keys.shards)
-
-    @property
-    def client(self) -> Client:
-        """The connection itself, for readers."""
-        return self._client
-
-    @property
-    def embedded_pid(self) -> int | None:
-        return self._embedded.pid if self._embedded else None
-
-    def now_ms(self) -> int:
-        """What scripts get as `now_ms`: 0, so that Redis' clock decides, or the test's clock."""
-        return self.clock.now_ms() if self.clock is not None else 0
-
-    def caller(self) -> Caller:
-        return Caller(self.shards)
-
-    async def _agree_on_layout(self) -> int:
-        """The shard count of the namespace. The first to come decides it, for ever (until a reshard)."""
-        meta = meta_key(self.settings.namespace)
-        wanted = self.settings.shards or DEFAULT_SHARDS
-
-        async def agree() -> dict[bytes, bytes]:
-            await self._client.hsetnx(meta, "layout", LAYOUT_VERSION)
-            await self._client.hsetnx(meta, "shards", wanted)
-            found: dict[bytes, bytes] = await self._client.hgetall(meta)
-            return found
-
-        found = await self.read(agree)
-        layout, shards = int(found[b"layout"]), int(found[b"shards"])
-        place = f"namespace {self.settings.namespace!r} at {hide_password(self.url)}"
-        if layout != LAYOUT_VERSION:
-            raise LayoutMismatch(
-                f"{place} has layout {layout}, this version of redisched writes {LAYOUT_VERSION}: "
-                f"use the version that made it, or another namespace"
-            )
-        if self.settings.shards not in (None, shards):
-            raise LayoutMismatch(
-                f"{place} was created with {shards} shards, not {self.settings.shards}: "
-                f"leave shards= out, or use another namespace"
-            )
-        return shards
-
-    # -- calling
-
-    async def read(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Runs a question (or a call that may be repeated) until it is answered or `timeout_s` has passed."""
-        give_up = mono_s() + self.settings.timeout_s
-        pause_s = 0.01
-        while True:
-            try:
-                async with self._gate:
-                    answer = await ask()
-                self.note_back()
-                return answer
-            except PASSING as error:
-                if isinstance(error, rex.AuthenticationError | rex.NoPermissionError):
-                    raise StoreError(f"{hide_password(self.url)} refused this user: {error}") from error
-                if mono_s() + pause_s > give_up:
-                    raise StoreUnavailable(
-                        f"{hide_password(self.url)} did not answer for {self.settings.timeout_s:g} s: {error}"
-                    ) from error
-                self.note_away(error)
-            except rex.ResponseError as error:
-                if isinstance(error, rex.OutOfMemoryError) or str(error).startswith("OOM"):
-                    raise StoreFull(
-                        "the server reached its memory limit and took nothing; "
-                        "let workers drain it, raise maxmemory, or enqueue less"
-                    ) from error
-                raise StoreError(str(error)) from error
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(pause_s * 2, 0.5)
-
-    def note_away(self, error: BaseException) -> None:
-        """One line when an outage begins and one when it ends, however many calls wait meanwhile."""
-        if self._away_since is None:
-            self._away_since = mono_s()
-            log.warning("store unavailable, trying again", extra={"error": repr(error)})
-
-    def note_back(self) -> None:
-        if self._away_since is not None:
-            log.warning("store is back", extra={"after_s": round(mono_s() - self._away_since, 3)})
-            self._away_since = None
-
+class Store(Link):
     async def call(self, name: str, shard: int, *args: Any, caller: Caller | None = None) -> list[Any]:
         """Runs one script on one shard."""
         script = self.scripts[name]
@@ -200,7 +44,7 @@ class Store:
         async def ask() -> tuple[list[Any], int]:
             await self._load(script)
             wait = ["WAIT", replicas, wait_ms]
-            answer, confirmed = await together(self._client, command[3], [command, wait])
+            answer, confirmed = await together(self.client, command[3], [command, wait])
             return answer, int(confirmed)
 
         return await self.read(ask)
@@ -211,14 +55,14 @@ class Store:
 
     async def _evalsha(self, script: Script, command: list[Any]) -> list[Any]:
         try:
-            answer: list[Any] = await self._client.execute_command(*command)
+            answer: list[Any] = await self.client.execute_command(*command)
         except rex.NoScriptError:
             # A new server, a failover or SCRIPT FLUSH: send the text, whose name is its content.
-            answer = await self._client.execute_command("EVAL", script.text, *command[2:])
+            answer = await self.client.execute_command("EVAL", script.text, *command[2:])
         return answer
 
     async def _load(self, script: Script) -> None:
-        await self._client.script_load(script.text)
+        await self.client.script_load(script.text)
 
     # -- one method a script
 
@@ -309,22 +153,30 @@ class Store:
         """`late`: id and run of each that came back too late."""
         await self.call("stale", shard, *late)
 
-    async def progress(self, shard: int, member: str, job_id: str, note: str, keep_ms: int) -> bool:
+    async def progress(self, shard: int, member: str, job_id: str, note: bytes, keep_ms: int) -> bool:
         """False: the lease is lost."""
         (word,) = await self.call("progress", shard, member, job_id, note, keep_ms)
         return bool(word == b"noted")
 
     async def reach(self, shard: int) -> None:
         """Returns when the shard's server answers."""
-        await self.read(lambda: self._client.exists(self.keys.shards[shard]["fence"]))
+        await self.read(lambda: self.client.exists(self.keys.shards[shard]["fence"]))
 
     async def is_idle(self) -> bool:
-        """Nothing is ready, running or due in any shard."""
-        for shard in range(self.shards):
+        """Nothing is ready, running or due in any shard.
+
+        Shards are asked one after the other, and a running job may enqueue to one that was asked already: so
+        all of them twice, and nothing may have been enqueued meanwhile.
+        """
+        before = await self._enqueued()
+        for shard in (*range(self.shards), *range(self.shards)):
             (idle,) = await self.call("idle", shard, self.now_ms())
             if not idle:
                 return False
-        return True
+        return await self._enqueued() == before
+
+    async def _enqueued(self) -> list[Any]:
+        return [await self.read(lambda k=k: self.client.hget(k["totals"], "enqueued")) for k in self.keys.shards]  # type: ignore[misc]
 
     async def repair(
         self, shard: int, limit: int, longest_ms: int, suspects: Sequence[Any], *, fix: bool
@@ -354,9 +206,9 @@ class Store:
 
     async def announce(self, member: str, seconds: float) -> None:
         """This process lives for at least so long."""
-        now, _ = await self.read(self._client.time)
+        now, _ = await self.read(self.client.time)
         until = int(now) * 1000 + round(seconds * 1000)
-        await self.read(lambda: self._client.zadd(self.keys.members, {member: until}))
+        await self.read(lambda: self.client.zadd(self.keys.members, {member: until}))
 
     async def keep_announcing(self, member: str) -> None:
         """Until cancelled."""
@@ -368,11 +220,11 @@ class Store:
             await asyncio.sleep(ANNOUNCE_S)
 
     async def leave(self, member: str) -> None:
-        await self.read(lambda: self._client.zrem(self.keys.members, member))
+        await self.read(lambda: self.client.zrem(self.keys.members, member))
 
     async def forget_members(self) -> None:
-        now, _ = await self.read(self._client.time)
-        await self.read(lambda: self._client.zremrangebyscore(self.keys.members, "-inf", int(now) * 1000))
+        now, _ = await self.read(self.client.time)
+        await self.read(lambda: self.client.zremrangebyscore(self.keys.members, "-inf", int(now) * 1000))
 
     @property
     def lane_scan(self) -> int:

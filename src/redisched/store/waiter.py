@@ -11,7 +11,10 @@ import asyncio
 import contextlib
 from typing import Any
 
-from redisched.store.store import PASSING, Store
+from redis import exceptions as rex
+
+from redisched.store.link import PASSING
+from redisched.store.store import Store
 
 
 class Waiter:
@@ -34,7 +37,7 @@ class Waiter:
             del self._reads[read]
             try:
                 answer = read.result()
-            except PASSING as error:
+            except (rex.RedisError, *PASSING) as error:
                 self._store.note_away(error)
                 await asyncio.sleep(min(timeout_s, 0.2))
                 continue

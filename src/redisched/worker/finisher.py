@@ -87,7 +87,7 @@ class Finisher:
         self._wake(held.job.shard)
 
     def bury(self, held: Held, reason: str, run: bytes) -> None:
-        self._pending[held.job.shard].bury.append((held, (reason[:500], run)))
+        self._pending[held.job.shard].bury.append((held, (reason[:500].encode("utf-8", "backslashreplace"), run)))
         self._wake(held.job.shard)
 
     def release(self, held: Held, why: str, delay_ms: int = 0) -> None:
@@ -162,6 +162,9 @@ class Finisher:
                     continue
             except StoreError as error:
                 facts["error"] = str(error)
+            except Exception as error:
+                # A bug of ours costs these jobs another run, not the shard its outcomes.
+                facts["error"] = repr(error)
             # Unknown here; the lease decides. Renewals stop with the slots, so the jobs come back.
             log.error("outcomes not delivered", extra=facts)
             return []

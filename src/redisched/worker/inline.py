@@ -16,6 +16,7 @@ from redisched.settings import WorkerSettings
 from redisched.store import Store
 from redisched.worker.ledger import Ledger, slots_for
 from redisched.worker.process import Worker
+from redisched.worker.renewer import Renewer
 
 BATCH = 500
 
@@ -27,6 +28,7 @@ async def run_until_idle(store: Store, registry: Registry, settings: WorkerSetti
     give_up = mono_s() + timeout_s
     shards = tuple(range(store.shards))
     await worker.open()
+    renewing = asyncio.create_task(Renewer(store, settings.lease_ms, lambda: [ledger]).run())
     try:
         while True:
             moved = 0
@@ -43,6 +45,7 @@ async def run_until_idle(store: Store, registry: Registry, settings: WorkerSetti
             if not moved and not claimed:
                 return worker.finisher.ended
     finally:
+        renewing.cancel()
         await worker.drain(0)
         await worker.close()
         ledger.close()

@@ -105,6 +105,8 @@ class Ledger:
         return Entry(slot, state, shard, member.decode("utf-8", "replace"), since, deadline, number)
 
     def mark_lost(self, entry: Entry) -> None:
+        if self._map.closed:
+            return  # its process died, and was seen to, while the renewal was on its way
         struct.pack_into("<I", self._map, entry.slot * SLOT_BYTES + _NUMBERS_AT + 4, entry.number)
 
     def close(self) -> None:

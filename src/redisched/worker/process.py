@@ -102,8 +102,8 @@ class Worker:
         if self._fetching is not None:
             # A claim whose reply is dropped would hold its jobs until their leases end: let it arrive.
             self.fetcher.stop()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._fetching
+            # Its error, if it ended in one, was told by failed(); the drain must go on.
+            await asyncio.gather(self._fetching, return_exceptions=True)
             self._fetching = None
 
     async def close(self) -> None:

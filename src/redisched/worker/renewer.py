@@ -38,6 +38,9 @@ class Renewer:
             except (StoreUnavailable, StoreError) as error:
                 # Nothing is marked: as long as the store is away nobody else can take these jobs either.
                 log.error("leases not renewed", extra={"error": str(error)})
+            except Exception:
+                # A bug of ours must not let every lease of this host end.
+                log.exception("renewal failed, going on")
 
     async def run_once(self) -> int:
         """Renews every lease older than a period; answers how many were lost."""

@@ -25,7 +25,7 @@ from typing import Any
 from redisched import codec
 from redisched.backoff import Retry, RetryLater, RetryNever
 from redisched.clock import delta_ms, from_ms, mono_s, wall_ms
-from redisched.errors import LeaseLost, PayloadUndecodable
+from redisched.errors import LeaseLost
 from redisched.keys import decode_tenant
 from redisched.model import Claimed, Outcome
 from redisched.registry import DEFAULT_KEEP_MS, Context, Handler, Registry
@@ -37,6 +37,7 @@ from redisched.worker.ledger import Ledger
 log = logging.getLogger("redisched.worker")
 
 STRAY_FIRST_MS, STRAY_LONGEST_MS = 100, 60_000
+LONGEST_MS = 10 * 365 * 86_400_000  # ten years: what a handler may ask for with Retry.later
 PROGRESS_KEPT_MS = 3_600_000
 BACKLOG_S = 1.0  # what was fetched ahead and could not start for so long goes back
 QUICK_S = 0.02  # a mean run time below this makes fetching ahead worth it
@@ -80,6 +81,8 @@ class Runner:
         self.resource: Any = None
         self.stuck = False
         self.started = 0
+        # A job may be started from within another's task; each begins with the process' own context variables.
+        self._context = contextvars.copy_context()
         self._mean_s = 1.0
         self.on_room: Callable[[], None] = lambda: None
 
@@ -122,7 +125,8 @@ class Runner:
             if handler is None:
                 return self._return_stray(held, int(head[4]) if len(head) > 4 else 0)
             args, kwargs = handler.unpack(body.args)
-        except (PayloadUndecodable, ValueError, IndexError) as error:
+        except Exception as error:
+            # Not only what we raise: a user's type may do anything in its own constructor.
             return self._bury_undecodable(held, error)
         now_s = mono_s()
         held.started_ms = wall_ms()
@@ -131,17 +135,19 @@ class Runner:
         if timeout_ms:
             running.deadline_s = now_s + timeout_ms / 1000
         if handler.context_parameter is not None:
-            kwargs[handler.context_parameter] = self._context(held, body)
+            kwargs[handler.context_parameter] = self._make_context(held, body)
         self._ledger.start(held.slot, running.deadline_s)
         self.running[held.slot] = running
         self.started += 1
-        running.task = asyncio.create_task(self._run(running, args, kwargs))
+        running.task = asyncio.create_task(self._run(running, args, kwargs), context=self._context.copy())
         return None
 
-    def _context(self, held: Held, body: codec.Body) -> Context:
+    def _make_context(self, held: Held, body: codec.Body) -> Context:
         async def tell(note: str) -> None:
             job = held.job
-            if not await self._store.progress(job.shard, job.member, job.id, str(note)[:500], PROGRESS_KEPT_MS):
+            if not await self._store.progress(
+                job.shard, job.member, job.id, str(note)[:500].encode("utf-8", "backslashreplace"), PROGRESS_KEPT_MS
+            ):
                 raise LeaseLost(f"job {job.id} was given to somebody else; stop")
 
         when: datetime | None = from_ms(body.at_ms) if body.at_ms else None
@@ -174,26 +180,32 @@ class Runner:
     # -- running
 
     async def _run(self, running: Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        function = running.handler.function
+        """The handler, to its end, whatever that is: the outcome is always told."""
+        handler = running.handler
+        function = handler.function
         try:
-            value = await (
-                function(*args, **kwargs) if running.handler.is_async else self._in_thread(function, args, kwargs)
-            )
-        except asyncio.CancelledError:
-            if not running.why_cancelled:
-                self._failed(running, Outcome.FAILED, "the handler cancelled itself", asyncio.CancelledError())
+            value = await (function(*args, **kwargs) if handler.is_async else self._in_thread(function, args, kwargs))
+        except GeneratorExit:
+            raise  # the loop is closing; the lease decides
+        except asyncio.CancelledError as error:
+            if running.why_cancelled:
+                self._tell(running, lambda: self._cancelled(running))
             else:
-                self._cancelled(running)
-        except Exception as error:
-            self._failed(running, Outcome.FAILED, _describe(error), error)
+                self._tell(running, lambda e=error: self._failed(running, Outcome.FAILED, "it cancelled itself", e))  # type: ignore[misc]
         except BaseException as error:
-            # SystemExit or KeyboardInterrupt of a handler: it asked for the process to end. The job counts as failed.
-            self._failed(running, Outcome.FAILED, _describe(error), error)
+            # Also SystemExit and KeyboardInterrupt: a handler may not end the process for its neighbours.
+            self._tell(running, lambda e=error: self._failed(running, Outcome.FAILED, _describe(e), e))  # type: ignore[misc]
         else:
-            if not running.given_up:
-                self._done(running, value)
-        finally:
-            self._ended(running)
+            self._tell(running, lambda: self._done(running, value))
+        self._ended(running)
+
+    def _tell(self, running: Running, outcome: Callable[[], None]) -> None:
+        try:
+            outcome()
+        except Exception:
+            # An outcome that is never told would leave the job running for ever: its lease is renewed from the ledger.
+            log.exception("outcome could not be told, the job counts as lost", extra=running.held.facts())
+            self._finisher.release(running.held, "lost")
 
     async def _in_thread(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._threads is None:
@@ -214,7 +226,7 @@ class Runner:
 
     def _done(self, running: Running, value: Any) -> None:
         held = running.held
-        if running.why_cancelled == "lost":
+        if running.given_up or running.why_cancelled == "lost":
             return
         keep_ms = running.keep_ms if running.keep_ms is not None else (DEFAULT_KEEP_MS if value is not None else 0)
         if keep_ms:
@@ -231,12 +243,12 @@ class Runner:
             return
         held.ended_ms = wall_ms()
         if isinstance(error, RetryLater):
-            outcome, text = Outcome.LATER, str(error)
+            outcome, text = Outcome.LATER, _text(error)
         run = codec.encode_run(held.attempt, self._worker, held.started_ms, held.ended_ms, outcome, text)
-        short = f"{type(error).__name__}: {error}"
+        short = f"{type(error).__name__}: {_text(error)}"
         used_up = held.attempt >= policy.max_attempts
         if isinstance(error, RetryLater) and not (error.counted and used_up):
-            self._finisher.retry(held, error.counted, policy.max_attempts, delta_ms(error.delay), run)
+            self._finisher.retry(held, error.counted, policy.max_attempts, min(delta_ms(error.delay), LONGEST_MS), run)
         elif used_up or isinstance(error, (RetryNever, *policy.fatal)):
             log.error("job failed for good", extra=held.facts() | {"error": short})
             self._finisher.bury(held, short, run)
@@ -318,6 +330,13 @@ class Runner:
         del self.running[running.held.slot]
         self.stuck = True
         self.on_room()
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an exception of the user's own may fail to say what it is
+        return "<no text>"
 
 
 def _describe(error: BaseException) -> str:
