@@ -7,13 +7,32 @@
 -- KEYS[5] tally   -- hash
 -- KEYS[6] totals  -- hash
 -- KEYS[7] alarm   -- list
--- ARGV[1] now_ms : int  -- 0: Redis' clock
+-- KEYS[8] looked  -- string
+-- ARGV[1] now_ms : int     -- 0: Redis' clock
 -- ARGV[2] limit : int
+-- ARGV[3] gap_ms : int     -- nobody looked for longer than this: the server, or all schedulers, were away
+-- ARGV[4] amnesty_ms : int -- how long nothing is taken back then; 0: no amnesty
 -- RETURNS {leases ended, of them to the dead letters, ms until the next lease ends or -1 when nothing runs}
 -- @include clock
 -- @include giveback
 -- @include wake
 local now = clock(now_ms)
+-- A first write that frees lets the script through on a full server.
+redis.call('ZREM', leases_key, '')
+if amnesty_ms > 0 then
+  -- After an outage leases have ended that nobody could renew: the living have their turn first. This is decided here,
+  -- by Redis' clock, because a scheduler that just started, or whose call was on its way, knows of no outage.
+  local last, pardoned = (redis.call('GET', looked_key) or ''):match('^(%d+) (%d+)$')
+  pardoned = tonumber(pardoned) or 0
+  -- Not again so soon: a scheduler that is always late must not put recovery off for ever.
+  if last and now - tonumber(last) > gap_ms and now - pardoned > 10 * amnesty_ms then
+    pardoned = now + amnesty_ms
+  end
+  redis.call('SET', looked_key, string.format('%.0f %.0f', now, pardoned))
+  if now < pardoned then
+    return { 0, 0, pardoned - now }
+  end
+end
 local ended = redis.call('ZRANGEBYSCORE', leases_key, '-inf', now, 'LIMIT', 0, limit)
 local buried, waiting = 0, false
 for _, lease in ipairs(ended) do

@@ -4,7 +4,7 @@ Only this file spells keys. A script names what it needs in its header (`KEYS[1]
 `ShardKeys` turns that word into the whole key; all keys of a shard share the tag `{ns:n}`, so
 they live in one cluster slot and one script may touch them all.
 
-Permanent keys, bounded by what they count: meta, members, fence, totals, bell, alarm.
+Permanent keys, bounded by what they count: meta, members, fence, totals, looked, bell, alarm.
 Everything else empties with the work, is trimmed, or has a TTL.
 """
 
@@ -32,6 +32,7 @@ SHARD_KEYS: dict[str, str] = {
     "tally": "hash: `w|r|d <tenant>` -> jobs waiting in due, running, dead",
     "totals": "hash: what this shard did since it was made",
     "fence": "string: the last fencing token",
+    "looked": "string: when leases were last looked at, and until when nothing is taken back",
     "bell": "list: wake-ups for idle workers",
     "alarm": "list: wake-ups for schedulers",
     "lane:": "stream: ready jobs of a tenant (and priority)",

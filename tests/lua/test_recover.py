@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def recover(floor: Floor, limit: int = 100) -> list[int]:
-    return await floor.call("recover", floor.now, limit)
+    return await floor.call("recover", floor.now, limit, 0, 0)
 
 
 async def test_nothing_to_recover(floor: Floor) -> None:
@@ -104,3 +104,28 @@ async def test_a_member_that_is_no_lease_goes(floor: Floor) -> None:
     floor.clock.advance(LEASE_MS / 1000)
     assert await recover(floor) == [3, 0, -1]
     assert not await floor.client.exists(floor.keys["leases"])
+
+
+async def test_after_an_outage_the_living_renew_first(floor: Floor) -> None:
+    # Tries to take the leases of the living for ended, because nobody could renew them while the server was away.
+    async def look() -> list[int]:
+        return await floor.call("recover", floor.now, 100, 1_250, 3_000)
+
+    living, dead = await floor.running("living", "dead")
+    assert await look() == [0, 0, LEASE_MS]
+    floor.clock.advance(1.2)
+    assert await look() == [0, 0, LEASE_MS - 1_200], "a look in time is no outage"
+    floor.clock.advance(20)
+    assert await look() == [0, 0, 3_000], "nothing is taken back, though both leases ended"
+    floor.clock.advance(1)
+    assert await look() == [0, 0, 2_000], "a second scheduler does not make it longer"
+    assert await floor.store.renew(0, LEASE_MS, [living.member]) == []
+    floor.clock.advance(1)
+    assert await look() == [0, 0, 1_000]
+    floor.clock.advance(1)
+    assert await look() == [1, 0, LEASE_MS - 2_000], "then the dead one's is"
+    assert await floor.store.complete(0, floor.caller, [living.member], ["living"], ["acme"], []) == []
+    await floor.promote()
+    assert await floor.claim_ids() == [dead.id]
+    floor.clock.advance(20)
+    assert (await look())[0] == 1, "a scheduler that is always late does not put recovery off for ever"

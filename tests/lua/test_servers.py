@@ -103,7 +103,7 @@ async def test_without_a_given_time_the_servers_clock_decides(floor: Floor) -> N
     _, fence, *pairs = await floor.call("claim", 0, 10, 50_000, "w1")
     assert pairs[0] == b"now"
     assert early * 1000 <= fence <= await server_ms() * 1000
-    ended, _, next_ms = await floor.call("recover", 0, 10)
+    ended, _, next_ms = await floor.call("recover", 0, 10, 0, 0)
     assert ended == 0
     assert 0 < next_ms <= 50_000
 

@@ -57,7 +57,7 @@ async def walk(floor: Floor, before_each: Callable[[], Awaitable[Any]] = nothing
     assert await call("promote", floor.now, 10, 3) == [2, 0]
     await claim(2)
     floor.clock.advance(LEASE_MS / 1000)
-    assert await call("recover", floor.now, 10) == [2, 0, -1]
+    assert await call("recover", floor.now, 10, 0, 0) == [2, 0, -1]
     for job_id in ("c", "e"):
         assert await call("cancel", job_id, "", 1_000, 10) == [b"cancelled"]
     assert await call("idle", floor.now) == [1]

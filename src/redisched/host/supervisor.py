@@ -80,6 +80,8 @@ class Supervisor:
                 background.append(asyncio.create_task(Roles(store, SchedulerSettings()).run()))
             if settings.burst:
                 background.append(asyncio.create_task(self._end_when_empty(store)))
+            for task in background:
+                task.add_done_callback(self._background_ended)
             keepers = [asyncio.create_task(self._keep(store, slot)) for slot in range(settings.processes)]
             try:
                 await asyncio.gather(*keepers)
@@ -105,6 +107,13 @@ class Supervisor:
         for child in self._children.values():
             child.tell(word)
             asyncio.get_running_loop().call_later(patience_s, child.kill)
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        """Renewal or promotion that ends by itself is a bug; a host that goes on without it would look healthy."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a part of the supervisor failed, ending this host", exc_info=error)
+            self._failure = 1
+            self._end(DRAIN)
 
     # -- children
 

@@ -124,8 +124,9 @@ class Store(Link):
         _, *lost = await self.call("renew", shard, self.now_ms(), lease_ms, *members)
         return lost
 
-    async def recover(self, shard: int, limit: int) -> tuple[int, int, int]:
-        ended, buried, next_ms = await self.call("recover", shard, self.now_ms(), limit)
+    async def recover(self, shard: int, limit: int, gap_ms: int = 0, amnesty_ms: int = 0) -> tuple[int, int, int]:
+        """Leases that ended, of them buried, and ms until the next look. Nothing for a while after an outage."""
+        ended, buried, next_ms = await self.call("recover", shard, self.now_ms(), limit, gap_ms, amnesty_ms)
         return ended, buried, next_ms
 
     async def cancel(self, shard: int, job_id: str, lease: str, keep_ms: int) -> str:

@@ -82,6 +82,7 @@ class Worker:
     async def drain(self, grace_s: float) -> None:
         """Claims no more; lets what runs finish within `grace_s`; gives back the rest."""
         self.finisher.give_up()
+        self.runner.draining = True
         await self.stop_fetching()
         self.runner.return_backlog()
         self._give_up_s = mono_s() + grace_s

@@ -80,6 +80,7 @@ class Runner:
         self.backlog: deque[Held] = deque()
         self.resource: Any = None
         self.stuck = False
+        self.draining = False  # nothing is started any more, also not what a claim on its way still brings
         self.started = 0
         # A job may be started from within another's task; each begins with the process' own context variables.
         self._context = contextvars.copy_context()
@@ -103,7 +104,7 @@ class Runner:
         self.fill()
 
     def fill(self) -> None:
-        while self.backlog and len(self.running) < self._settings.concurrency and not self.stuck:
+        while self.backlog and len(self.running) < self._settings.concurrency and not (self.stuck or self.draining):
             self._start(self.backlog.popleft())
 
     def return_backlog(self) -> None:
@@ -184,7 +185,7 @@ class Runner:
         handler = running.handler
         function = handler.function
         try:
-            value = await (function(*args, **kwargs) if handler.is_async else self._in_thread(function, args, kwargs))
+            value = await (function(*args, **kwargs) if handler.is_async else self._in_thread(running, args, kwargs))
         except GeneratorExit:
             raise  # the loop is closing; the lease decides
         except asyncio.CancelledError as error:
@@ -207,10 +208,10 @@ class Runner:
             log.exception("outcome could not be told, the job counts as lost", extra=running.held.facts())
             self._finisher.release(running.held, "lost")
 
-    async def _in_thread(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _in_thread(self, running: Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="redisched-job")
-        call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+        call = functools.partial(contextvars.copy_context().run, running.handler.function, *args, **kwargs)
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
         try:
             value = await asyncio.shield(future)
@@ -221,7 +222,8 @@ class Runner:
             # past the grace time `look()` gives up on it and the process is replaced.
             if not future.done():
                 await asyncio.wait([future])
-            future.exception()
+            if running.why_cancelled == "drain" and future.exception() is None:
+                return future.result()  # it got to its end: running it again would be its second effect
             raise
 
     def _done(self, running: Running, value: Any) -> None:
