@@ -15,7 +15,7 @@ from redisched.store import Store
 
 log = logging.getLogger("redisched.scheduler")
 
-GAP_MS = 1_000  # how much later than it should a look may come without meaning an outage
+GAP_MS = 250  # how much later than it should a look may come without meaning an outage
 SHORTEST_S = 0.01  # a lease that is renewed just as it ends must not make this loop spin
 
 
