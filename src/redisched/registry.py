@@ -86,7 +86,7 @@ class Call(Generic[_R_co]):
 
     __slots__ = ("args", "handler", "kwargs", "name", "packed")
 
-    def __init__(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Call[Any], name: str, /, *args: Any, **kwargs: Any) -> None:
         check_name(name)
         self.name = name
         self.args = args
