@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import typing
@@ -352,7 +353,8 @@ def test_arguments_nested_too_deep_are_refused_in_our_words() -> None:
     def at(depth: int) -> Any:
         return at(depth - 1) if depth else handler.unpack(packed)
 
-    with pytest.raises(PayloadUndecodable):
+    # From Python 3.12 on C code has a stack of its own and may get through; what may not come is a RecursionError.
+    with contextlib.suppress(PayloadUndecodable):
         at(600)
     with pytest.raises(InvalidCall):
         handler(nested(100_000))
