@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,22 +16,13 @@ from redisched import (
     Outcome,
     PayloadTooLarge,
     PayloadUndecodable,
-    Retry,
     Scheduler,
     State,
     UnknownJob,
 )
+from tests.unit.conftest import DAY, TOMORROW
 
 pytestmark = pytest.mark.anyio
-
-DAY = timedelta(days=1)
-TOMORROW = Retry(max_attempts=3, backoff="constant", base=DAY, cap=DAY, jitter=0)
-
-
-@pytest.fixture
-async def sched() -> AsyncIterator[Scheduler]:
-    async with Scheduler("memory://", shards=2) as opened:
-        yield opened
 
 
 @dataclass

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,23 +19,9 @@ from redisched import (
 )
 from redisched.settings import WorkerSettings
 from redisched.worker.runner import Runner
+from tests.unit.conftest import DAY, TOMORROW
 
 pytestmark = pytest.mark.anyio
-
-DAY = timedelta(days=1)
-TOMORROW = Retry(max_attempts=3, backoff="constant", base=DAY, cap=DAY, jitter=0)
-
-
-@pytest.fixture
-async def sched() -> AsyncIterator[Scheduler]:
-    async with Scheduler("memory://", shards=2) as opened:
-        yield opened
-
-
-@dataclass
-class Report:
-    title: str
-    pages: int
 
 
 # -- failing

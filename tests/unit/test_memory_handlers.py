@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,23 +18,9 @@ from redisched import (
     Scheduler,
     State,
 )
+from tests.unit.conftest import DAY, TOMORROW
 
 pytestmark = pytest.mark.anyio
-
-DAY = timedelta(days=1)
-TOMORROW = Retry(max_attempts=3, backoff="constant", base=DAY, cap=DAY, jitter=0)
-
-
-@pytest.fixture
-async def sched() -> AsyncIterator[Scheduler]:
-    async with Scheduler("memory://", shards=2) as opened:
-        yield opened
-
-
-@dataclass
-class Report:
-    title: str
-    pages: int
 
 
 # -- keys, cancelling, priorities
