@@ -164,7 +164,7 @@ def _weakest(parts: list[dict[str, Any]], ahead_ms: int) -> ServerReport:
 
 
 def promise(r: ServerReport) -> str:
-    """What the server keeps when something breaks, in words. Measured with kill -9 and with cut power."""
+    """What the server keeps when something breaks, in words."""
     if r.appendonly is None:
         disk = "what it writes to disk is unknown (INFO and CONFIG are forbidden here)"
     elif not r.appendonly:

@@ -1,6 +1,6 @@
 """Keeps leases alive from ledgers. Runs in the supervisor, or beside an in-process worker.
 
-A lease is renewed a third of its length after it was taken or last renewed. One that the store does
+Looks four times a lease, and renews every lease that is older than one such period. One that the store does
 not know any more is marked LOST in its ledger; its process sees that and cancels the handler.
 """
 
