@@ -22,9 +22,9 @@ os.environ["REDISCHED_HOME"] = str(FOLDER)
 os.environ.pop("REDISCHED_URL", None)
 sys.path.insert(0, str(HERE))
 
-from demo_app import crunch, flaky, hopeless, pulse, remind, sched, welcome  # noqa: E402
+from demo_app import crunch, flaky, hopeless, remind, report, sched, welcome  # noqa: E402
 
-from redisched import JobFailed, Scheduler  # noqa: E402
+from redisched import Cron, JobFailed, Scheduler  # noqa: E402
 from redisched.embedded import EmbeddedServer  # noqa: E402
 
 SECONDS = 16
@@ -50,9 +50,10 @@ async def show() -> None:
         due = datetime.now(UTC) + timedelta(seconds=seconds)
         await sched.enqueue(remind(f"due {due:%H:%M:%S}"), at=due, tenant="acme")
     print("  delayed:   two reminders for acme, in 3 and 6 s")
-    first = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
-    await sched.enqueue(pulse(), at=first, tenant="heart", key=f"pulse@{first.isoformat()}")
-    print("  recurring: a pulse every 3 s")
+    every_five = Cron("*/5 * * * * *", tz="Asia/Tokyo", seconds=True)
+    plan = await sched.schedule("sales", report("sales"), every_five, tenant="acme", idempotency_key="sales-{second}")
+    print("  recurring: a pulse every 3 s, declared in code; a report for acme every 5 s of Tokyo's clock")
+    await plan.trigger()
     await sched.enqueue(flaky("weather API"), tenant="acme")
     doomed = await sched.enqueue(hopeless(), tenant="globex")
     print("  failing:   one that works at its third attempt, one that never does")
@@ -78,13 +79,15 @@ async def show() -> None:
 async def summary(watched: Scheduler) -> int:
     stats = await watched.stats()
     heading("Summary")
-    for what in ("enqueued", "done", "retried", "buried"):
+    for what in ("enqueued", "fired", "done", "retried", "buried"):
         print(f"  {what:<10}{stats.totals.get(what, 0):>8,}")
     letters = [letter async for _, letter in watched.inspector.dead()]
     for letter in letters:
         print(
             f"  dead letter {letter.id}: {letter.name} of {letter.tenant}, {letter.attempts} attempts, {letter.error}"
         )
+    for plan in await watched.plans():
+        print(f"  schedule {plan.name} of {plan.tenant}: {plan.words} {plan.made} made, next {plan.next_at:%H:%M:%S}")
     left = stats.total("ready") + stats.total("running")
     print(f"  left to do now: {left}; waiting for their time: {stats.total('waiting')}")
     return 0 if left == 0 and len(letters) == 1 and stats.totals.get("done", 0) > 20_100 else 1

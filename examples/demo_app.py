@@ -6,10 +6,9 @@ import asyncio
 import random
 from datetime import timedelta
 
-from redisched import Context, Every, Retry, Scheduler
+from redisched import Context, Retry, Scheduler
 
 sched = Scheduler()
-PULSE = Every(timedelta(seconds=3))
 
 
 def say(ctx: Context, text: str) -> None:
@@ -41,14 +40,15 @@ async def hopeless(ctx: Context) -> None:
     raise ValueError("this never works")
 
 
-@sched.job
+@sched.every(timedelta(seconds=3), tenant="heart")
 async def pulse(ctx: Context) -> None:
-    """Recurs by enqueueing its successor, counted from its own nominal time. The key makes that safe to repeat."""
-    assert ctx.scheduled_at is not None
+    """Declared with its schedule: the worker puts it in place when it starts."""
     say(ctx, f"pulse of {ctx.scheduled_at:%H:%M:%S}")
-    following = PULSE.next(ctx.scheduled_at)
-    assert following is not None
-    await sched.enqueue(pulse(), at=following, tenant=ctx.tenant, key=f"pulse@{following.isoformat()}")
+
+
+@sched.job
+async def report(ctx: Context, kind: str) -> None:
+    say(ctx, f"{kind} report, idempotency key {ctx.idempotency_key}")
 
 
 @sched.job

@@ -5,16 +5,22 @@
 -- KEYS[3] leases    -- zset
 -- KEYS[4] tally     -- hash
 -- KEYS[5] totals    -- hash
--- KEYS[6] lane:     -- stream, completed with a lane's name
--- KEYS[7] overflow: -- zset, completed with a lane's name
--- KEYS[8] result:   -- string, completed with a job's id
--- ARGV[1] id : str
--- ARGV[2] lease : str      -- the lease it was seen with, or empty
--- ARGV[3] keep_ms : int    -- how long to remember that it was cancelled
--- ARGV[4] limit : int      -- entries of the lane to look through: its bound
+-- KEYS[6] planned   -- hash
+-- KEYS[7] plans     -- zset
+-- KEYS[8] alarm     -- list
+-- KEYS[9] lane:     -- stream, completed with a lane's name
+-- KEYS[10] overflow: -- zset, completed with a lane's name
+-- KEYS[11] result:  -- string, completed with a job's id
+-- KEYS[12] history: -- stream, completed with a plan's name
+-- ARGV[1] now_ms : int     -- 0: Redis' clock
+-- ARGV[2] id : str
+-- ARGV[3] lease : str      -- the lease it was seen with, or empty
+-- ARGV[4] keep_ms : int    -- how long to remember that it was cancelled
+-- ARGV[5] limit : int      -- entries of the lane to look through: its bound
 -- RETURNS {word}: cancelled, again (it was cancelled before), dead, gone, unreadable, or moved (running with another lease: look again)
--- @include record
--- @include tally
+-- @include clock
+-- @include removal
+-- @include history
 local raw = redis.call('HGET', jobs_key, id)
 if not raw then
   local kept = redis.call('GET', result_prefix .. id)
@@ -27,32 +33,14 @@ end
 if r.state == 'd' then
   return { 'dead' }
 end
-local member, place = r.lane .. '/' .. id, nil
-if redis.call('ZREM', due_key, member) == 1 then
-  place = 'w'
-elseif redis.call('ZREM', overflow_prefix .. r.lane, member) == 1 then
-  place = 'overflow'
-elseif lease ~= '' and redis.call('ZREM', leases_key, lease) == 1 then
-  place = 'r'
-else
-  for _, entry in ipairs(redis.call('XRANGE', lane_prefix .. r.lane, '-', '+', 'COUNT', limit)) do
-    if entry[2][2] == id then
-      redis.call('XDEL', lane_prefix .. r.lane, entry[1])
-      place = 'lane'
-      break
-    end
-  end
-end
-if not place then
+local k = {
+  jobs = jobs_key, due = due_key, leases = leases_key, tally = tally_key, totals = totals_key,
+  lane = lane_prefix, overflow = overflow_prefix, result = result_prefix,
+  planned = planned_key, plans = plans_key, alarm = alarm_key, history = history_prefix,
+}
+if not remove_job(k, id, r, lease, keep_ms, limit) then
   return { 'moved' }
 end
-redis.call('HDEL', jobs_key, id)
-if place == 'w' or place == 'r' then
-  tally_add(tally_key, place, r.tenant, -1)
-elseif place == 'lane' and redis.call('XLEN', lane_prefix .. r.lane) == 0 then
-  -- The tenant may stay in the ring with nothing to give; its next visit removes it.
-  redis.call('DEL', lane_prefix .. r.lane)
-end
-redis.call('SET', result_prefix .. id, 'c', 'PX', math.max(1, keep_ms))
-redis.call('HINCRBY', totals_key, 'cancelled', 1)
+local now = clock(now_ms)
+note_end(k, now, id, unreported_run(r, lease:match('@(%S+)$') or '-', now, 'cancelled', 'somebody cancelled it'))
 return { 'cancelled' }

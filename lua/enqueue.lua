@@ -22,9 +22,7 @@
 -- @include clock
 -- @include once
 -- @include record
--- @include tally
--- @include ring
--- @include wake
+-- @include placing
 local before = answered(call_key, seq)
 if before then
   return before
@@ -60,17 +58,17 @@ for _, n in ipairs(taken) do
 end
 redis.call('HSET', jobs_key, unpack(stored))
 
-local head = redis.call('ZRANGE', due_key, 0, 0, 'WITHSCORES')[2]
-local direct = not head or tonumber(head) > now
-local waiting, later, earliest = {}, {}, nil
-local states, rung = {}, false
+local p = open_placing(
+  { due = due_key, ring = ring_key, ringed = ringed_key, tally = tally_key, bell = bell_key, alarm = alarm_key, lane = lane_prefix },
+  now,
+  lane_bound
+)
 for _, n in ipairs(taken) do
   local id, lane, when = ids[n], ARGV[fresh + n * 4 - 3], ARGV[fresh + n * 4 - 2]
   local at = tonumber(when)
   if when:byte() == 43 then
     at = at + now
   end
-  local tenant = lane:match('^[^:]+')
   if id:sub(1, 2) == 'k-' then
     -- The id of a key comes again: what its last job left behind is not this one's.
     redis.call('DEL', result_prefix .. id, progress_prefix .. id)
@@ -80,52 +78,8 @@ for _, n in ipairs(taken) do
     redis.call('XDEL', dead_key, open_record(known[n]).mark)
     tally_add(tally_key, 'd', open_record(known[n]).tenant, -1)
   end
-  local placed = false
-  if at <= now and direct then
-    local state = states[lane]
-    if not state then
-      local marks = marks_of(redis.call('HGET', ringed_key, tenant))
-      local letter = lane_letter(lane)
-      state = { room = lane_bound, letter = letter, marks = marks }
-      if marks:find(letter:upper(), 1, true) then
-        state.room = 0
-      elseif marks:find(letter, 1, true) then
-        state.room = lane_bound - redis.call('XLEN', lane_prefix .. lane)
-      end
-      states[lane] = state
-    end
-    if state.room > 0 then
-      redis.call('XADD', lane_prefix .. lane, '*', 'i', id)
-      state.room = state.room - 1
-      placed = true
-      if not state.marks:find(state.letter, 1, true) then
-        -- Another lane of the same tenant may have been marked by this very call: read again.
-        local marks, deficit = marks_of(redis.call('HGET', ringed_key, tenant))
-        if marks == '' then
-          redis.call('RPUSH', ring_key, tenant)
-        end
-        state.marks = marks .. state.letter
-        redis.call('HSET', ringed_key, tenant, state.marks .. ' ' .. deficit)
-        rung = true
-      end
-    end
-  end
-  if not placed then
-    waiting[#waiting + 1] = at
-    waiting[#waiting + 1] = lane .. '/' .. id
-    later[tenant] = (later[tenant] or 0) + 1
-    if not earliest or at < earliest then
-      earliest = at
-    end
-  end
+  place(p, id, lane, at)
 end
-if earliest then
-  redis.call('ZADD', due_key, unpack(waiting))
-  tally_all(tally_key, 'w', later, 1)
-  ring_alarm(alarm_key, due_key, earliest)
-end
-if rung then
-  ring_bell(bell_key)
-end
+close_placing(p)
 redis.call('HINCRBY', totals_key, 'enqueued', #taken)
 return answer_once(call_key, seq, answer)

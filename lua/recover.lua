@@ -8,6 +8,9 @@
 -- KEYS[6] totals  -- hash
 -- KEYS[7] alarm   -- list
 -- KEYS[8] looked  -- string
+-- KEYS[9] planned -- hash
+-- KEYS[10] plans  -- zset
+-- KEYS[11] history: -- stream, completed with a plan's name
 -- ARGV[1] now_ms : int     -- 0: Redis' clock
 -- ARGV[2] limit : int
 -- ARGV[3] gap_ms : int     -- nobody looked for longer than this: the server, or all schedulers, were away
@@ -15,7 +18,7 @@
 -- RETURNS {leases ended, of them to the dead letters, ms until the next lease ends or -1 when nothing runs}
 -- @include clock
 -- @include giveback
--- @include wake
+-- @include history
 local now = clock(now_ms)
 -- A first write that frees lets the script through on a full server.
 redis.call('ZREM', leases_key, '')
@@ -35,6 +38,7 @@ if amnesty_ms > 0 then
 end
 local ended = redis.call('ZRANGEBYSCORE', leases_key, '-inf', now, 'LIMIT', 0, limit)
 local buried, waiting = 0, false
+local k = { planned = planned_key, plans = plans_key, alarm = alarm_key, history = history_prefix }
 for _, lease in ipairs(ended) do
   redis.call('ZREM', leases_key, lease)
   local id, worker = lease:match('^(.*)#%d+@(%S+)$')
@@ -46,9 +50,11 @@ for _, lease in ipairs(ended) do
     tally_add(tally_key, 'r', r.tenant, -1)
     if r.attempts >= r.max then
       put_dead(dead_key, jobs_key, tally_key, id, r, 'its lease ended without an answer; no attempts left')
+      note_end(k, now, id, r.last_run)
       buried = buried + 1
     else
       put_waiting(due_key, jobs_key, tally_key, id, r, now)
+      note_attempt(k, now, id, r.last_run)
       waiting = true
     end
   end

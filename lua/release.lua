@@ -6,7 +6,10 @@
 -- KEYS[5] tally   -- hash
 -- KEYS[6] totals  -- hash
 -- KEYS[7] alarm   -- list
--- KEYS[8] call    -- string, the caller's own
+-- KEYS[8] planned -- hash
+-- KEYS[9] plans   -- zset
+-- KEYS[10] history: -- stream, completed with a plan's name
+-- KEYS[11] call   -- string, the caller's own
 -- ARGV[1] now_ms : int         -- 0: Redis' clock
 -- ARGV[2] seq : int            -- the caller's call number
 -- ARGV[3] unknown_limit : int  -- how often a stray may go back
@@ -15,7 +18,7 @@
 -- @include clock
 -- @include once
 -- @include giveback
--- @include wake
+-- @include history
 local before = answered(call_key, seq)
 if before then
   return before
@@ -24,6 +27,7 @@ end
 redis.call('ZREM', leases_key, '')
 local now = clock(now_ms)
 local answer, earliest, buried = { 0 }, nil, 0
+local k = { planned = planned_key, plans = plans_key, alarm = alarm_key, history = history_prefix }
 for n = held, #ARGV, 4 do
   local id, why = ARGV[n + 1], ARGV[n + 2]
   local raw = redis.call('HGET', jobs_key, id)
@@ -44,9 +48,13 @@ for n = held, #ARGV, 4 do
     tally_add(tally_key, 'r', r.tenant, -1)
     if reason then
       put_dead(dead_key, jobs_key, tally_key, id, r, reason)
+      note_end(k, now, id, r.last_run)
       buried = buried + 1
     else
       local at = now + tonumber(ARGV[n + 3])
+      if r.last_run then
+        note_attempt(k, now, id, r.last_run)
+      end
       put_waiting(due_key, jobs_key, tally_key, id, r, at)
       if not earliest or at < earliest then
         earliest = at

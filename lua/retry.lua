@@ -5,7 +5,10 @@
 -- KEYS[4] tally   -- hash
 -- KEYS[5] totals  -- hash
 -- KEYS[6] alarm   -- list
--- KEYS[7] call    -- string, the caller's own
+-- KEYS[7] planned -- hash
+-- KEYS[8] plans   -- zset
+-- KEYS[9] history: -- stream, completed with a plan's name
+-- KEYS[10] call   -- string, the caller's own
 -- ARGV[1] now_ms : int   -- 0: Redis' clock
 -- ARGV[2] seq : int      -- the caller's call number
 -- ARGV[3] failed : rest  -- per job: lease, id, 1 if an attempt is used up, most attempts, delay in ms, run
@@ -13,7 +16,7 @@
 -- @include clock
 -- @include once
 -- @include giveback
--- @include wake
+-- @include history
 local before = answered(call_key, seq)
 if before then
   return before
@@ -22,6 +25,7 @@ end
 redis.call('ZREM', leases_key, '')
 local now = clock(now_ms)
 local answer, earliest = { 0 }, nil
+local k = { planned = planned_key, plans = plans_key, alarm = alarm_key, history = history_prefix }
 for n = failed, #ARGV, 6 do
   local id = ARGV[n + 1]
   local raw = redis.call('HGET', jobs_key, id)
@@ -33,6 +37,7 @@ for n = failed, #ARGV, 6 do
     local at = now + tonumber(ARGV[n + 4])
     put_waiting(due_key, jobs_key, tally_key, id, r, at)
     tally_add(tally_key, 'r', r.tenant, -1)
+    note_attempt(k, now, id, ARGV[n + 5])
     if not earliest or at < earliest then
       earliest = at
     end

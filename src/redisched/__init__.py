@@ -16,21 +16,27 @@ from redisched.errors import (
     NotDurable,
     PayloadTooLarge,
     PayloadUndecodable,
+    QuotaExceeded,
     RedischedError,
+    ScheduleChanged,
     StoreError,
     StoreFull,
     StoreUnavailable,
     UnknownHandler,
     UnknownJob,
+    UnknownSchedule,
 )
 from redisched.handles import Job
-from redisched.model import JobView, Outcome, Run
+from redisched.model import JobView, Outcome, PlanRun, PlanView, Run
+from redisched.plans import Backfill, Plan
+from redisched.policy import Misfire, Overlap
 from redisched.registry import Call, Context
 from redisched.state import State
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Backfill",
     "Call",
     "ConfigError",
     "Context",
@@ -45,15 +51,22 @@ __all__ = [
     "JobView",
     "LayoutMismatch",
     "LeaseLost",
+    "Misfire",
     "MovableClock",
     "NotDurable",
     "Outcome",
+    "Overlap",
     "PayloadTooLarge",
     "PayloadUndecodable",
+    "Plan",
+    "PlanRun",
+    "PlanView",
+    "QuotaExceeded",
     "RRule",
     "RedischedError",
     "Retry",
     "Run",
+    "ScheduleChanged",
     "Scheduler",
     "State",
     "StoreError",
@@ -61,4 +74,5 @@ __all__ = [
     "StoreUnavailable",
     "UnknownHandler",
     "UnknownJob",
+    "UnknownSchedule",
 ]

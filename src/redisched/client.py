@@ -24,7 +24,9 @@ from redisched.inspector import Inspector
 from redisched.keys import DEFAULT_TENANT, PRIORITIES, check_namespace, encode_tenant, lane_of
 from redisched.model import Durability, Priority, Stats
 from redisched.outbox import Outbox, Parcel
-from redisched.registry import Call, Context, Handler, Registry, options_of
+from redisched.plans import PlanBook
+from redisched.recurring import Recurring
+from redisched.registry import Call, Context, Handler, JobOptions, Registry, options_of
 from redisched.settings import ClientSettings, StoreSettings, WorkerSettings
 from redisched.store import Store
 from redisched.store.server import check_server
@@ -51,7 +53,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Handler[P, R]: ...
 
 
-class Scheduler:
+class Scheduler(Recurring):
     """
     sched = Scheduler()                                  # $REDISCHED_URL; without it, the embedded server
     sched = Scheduler("redis://host:6379/0", namespace="rs", shards=16)
@@ -67,17 +69,32 @@ class Scheduler:
         max_payload_bytes: int = 64 * 1024,
         replicas: int = 1,
         replica_timeout: float = 2.0,
+        max_schedules: int = 100_000,
+        history_runs: int = 100,
+        history_days: int = 90,
         allow_eviction: bool = False,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
         clock: MovableClock | None = None,
     ) -> None:
         check_namespace(namespace)
-        self.store_settings = StoreSettings(url, namespace, shards, timeout, allow_eviction=allow_eviction)
-        self.settings = ClientSettings(max_payload_bytes, replicas=replicas, replica_timeout_s=replica_timeout)
+        self.store_settings = StoreSettings(
+            url,
+            namespace,
+            shards,
+            timeout,
+            allow_eviction=allow_eviction,
+            history_runs=history_runs,
+            history_days=history_days,
+        )
+        self.settings = ClientSettings(
+            max_payload_bytes, replicas=replicas, replica_timeout_s=replica_timeout, max_schedules=max_schedules
+        )
         self.registry = Registry(lifespan=lifespan)
         self._given_clock = clock
         self._store = Store(self.store_settings, clock)
         self._outbox: Outbox | None = None
+        self._book: PlanBook | None = None
+        self._declared = {}
         self._opened = 0
         self._turn = asyncio.Lock()
 
@@ -158,6 +175,7 @@ class Scheduler:
             await self._store.close()
             raise
         self._outbox = Outbox(self._store, self.settings)
+        self._book = PlanBook(self._store, self.settings)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -166,7 +184,7 @@ class Scheduler:
             self._opened -= 1
             if self._opened == 0 and self._outbox is not None:
                 await self._outbox.close()
-                self._outbox = None
+                self._outbox = self._book = None
                 await self._store.close()
         if self._opened == 0:
             self._turn = asyncio.Lock()  # the next use may be on another event loop
@@ -176,6 +194,13 @@ class Scheduler:
         if self._outbox is None:
             raise ConfigError("this scheduler is not open: wrap its use in `async with sched:`")
         return self._store
+
+    @property
+    def book(self) -> PlanBook:
+        """Schedules as the store has them."""
+        assert self.store is not None
+        assert self._book is not None
+        return self._book
 
     @property
     def clock(self) -> MovableClock:
@@ -250,10 +275,7 @@ class Scheduler:
     def _parcel(
         self, call: Call[Any], when: str, at: datetime | None, tenant: str, key: str | None, priority: Priority
     ) -> Parcel:
-        if not isinstance(call, Call):
-            raise InvalidCall(f"enqueue takes a call, such as send_email('a@b.c'), not {call!r:.80}")
-        if len(call.packed) > self.settings.max_payload_bytes:
-            raise PayloadTooLarge(call.name, len(call.packed), self.settings.max_payload_bytes)
+        options = self._check_call(call)
         if priority not in PRIORITIES:
             raise InvalidCall(f"priority is one of {', '.join(PRIORITIES)}, not {priority!r}")
         lane = lane_of(tenant, priority)
@@ -263,14 +285,6 @@ class Scheduler:
             if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS:
                 raise InvalidCall(f"a key is 1 to {MAX_KEY_CHARS} characters, not {key!r:.80}")
             job_id = ids.from_key(encode_tenant(tenant), key)
-        handler = call.handler or self.registry.handlers.get(call.name)
-        if handler is not None and call.handler is None:
-            # Made by name, but the code is here: check it as a call of the handler would be.
-            try:
-                handler.unpack(call.packed)
-            except PayloadUndecodable as error:
-                raise InvalidCall(f"{call!r}: {error}") from None
-        options = handler.options if handler else None
         body = codec.Body(
             name=call.name,
             at_ms=to_ms(at) if at is not None else 0,
@@ -282,6 +296,20 @@ class Scheduler:
         max_attempts = options.retry.max_attempts if options else DEFAULT_MAX_ATTEMPTS
         return Parcel(job_id, lane, when, codec.encode_record(lane, max_attempts, body))
 
+    def _check_call(self, call: Call[Any]) -> JobOptions | None:
+        if not isinstance(call, Call):
+            raise InvalidCall(f"a call is needed, such as send_email('a@b.c'), not {call!r:.80}")
+        if len(call.packed) > self.settings.max_payload_bytes:
+            raise PayloadTooLarge(call.name, len(call.packed), self.settings.max_payload_bytes)
+        handler = call.handler or self.registry.handlers.get(call.name)
+        if handler is not None and call.handler is None:
+            # Made by name, but the code is here: check it as a call of the handler would be.
+            try:
+                handler.unpack(call.packed)
+            except PayloadUndecodable as error:
+                raise InvalidCall(f"{call!r}: {error}") from None
+        return handler.options if handler else None
+
     # -- seeing and stepping
 
     async def stats(self) -> Stats:
@@ -292,6 +320,8 @@ class Scheduler:
 
         For tests: with `Scheduler("memory://")` move `sched.clock` on and call it again.
         """
+        if self._declared:
+            await self.put_schedules("inline")
         return await run_until_idle(self.store, self.registry, WorkerSettings(), timeout)
 
 

@@ -179,6 +179,16 @@ def encode_result(attempt: int, worker: str, started_ms: int, ended_ms: int, val
     return _encoder.encode(Result(attempt, worker, started_ms, ended_ms, msgspec.Raw(packed), error, runs))
 
 
+def result_size(value: object) -> int:
+    """Bytes that a result takes; 0 for None and for what cannot be stored."""
+    if value is None:
+        return 0
+    try:
+        return len(_encoder.encode(value))
+    except Exception:  # see encode_result
+        return 0
+
+
 def decode_result(packed: bytes) -> Result:
     try:
         return _result_decoder.decode(packed)

@@ -15,6 +15,7 @@ from redisched.clock import mono_s
 from redisched.inspector import Inspector
 from redisched.keys import LAYOUT_VERSION, decode_tenant
 from redisched.model import Recount
+from redisched.scheduler.sweeper import find_flaws, heal
 from redisched.store import Store
 from redisched.store.server import ServerReport, examine_server
 from redisched.survey import LONGEST_LEASE_MS, Survey, Suspect, lanes_in_use
@@ -99,12 +100,22 @@ async def examine(store: Store, *, fix: bool = False, tell: Callable[[str], None
     for keys in store.keys.shards:
         survey = Survey(store, keys, *lanes[keys.shard], now_ms)
         await _Shard(store, survey, diagnosis, fix).examine()
+        await _examine_schedules(store, keys.shard, diagnosis, fix)
         if tell is not None:
             tell(f"shard {keys.shard + 1} of {store.shards}: {diagnosis.records:,} jobs looked at")
     if diagnosis.records and not diagnosis.members:
         diagnosis.advice.append("there are jobs, but no worker or scheduler is alive")
     diagnosis.took_s = round(mono_s() - begun_s, 3)
     return diagnosis
+
+
+async def _examine_schedules(store: Store, shard: int, diagnosis: Diagnosis, fix: bool) -> None:
+    """What a scheduler's sweep would find."""
+    async for flaws in find_flaws(store, shard):
+        for flaw in flaws:
+            fixed = "its next time was set" if fix and await heal(store, shard, flaw) else ""
+            text = f"schedule {flaw.name} is broken: {flaw.why}"
+            diagnosis.add(Finding("schedule", shard, flaw.name, text, fixed))
 
 
 def _judge_server(diagnosis: Diagnosis) -> None:

@@ -8,6 +8,9 @@
     │   ├── PayloadTooLarge         they fit, but are larger than the limit
     │   └── PayloadUndecodable      stored bytes do not decode to what the handler asks for
     ├── InvalidSchedule             a cron expression, interval or RRULE means nothing
+    ├── UnknownSchedule             no such schedule
+    ├── ScheduleChanged             somebody else changed the schedule meanwhile
+    ├── QuotaExceeded               the tenant has as many as it may have
     ├── UnknownHandler              no handler of that name is registered here
     ├── UnknownJob                  no such job (any more)
     ├── JobFailed                   the job is among the dead letters
@@ -72,6 +75,30 @@ class PayloadUndecodable(InvalidCall):
 
 class InvalidSchedule(RedischedError, ValueError):
     """A cron expression, interval or RRULE means nothing; the text names the field and the reason."""
+
+
+class UnknownSchedule(RedischedError):
+    """No such schedule: it never existed, or it was deleted."""
+
+
+class ScheduleChanged(RedischedError):
+    """Somebody else changed the schedule meanwhile; nothing was stored."""
+
+    def __init__(self, name: str, wanted: int, version: int) -> None:
+        found = f"is at version {version}" if version else "does not exist"
+        expected = f"not at {wanted}" if wanted else "but it was to be new"
+        super().__init__(f"schedule {name!r} {found}, {expected}: look at it again, then decide")
+        self.name = name
+        self.wanted = wanted
+        self.version = version
+
+
+class QuotaExceeded(RedischedError):
+    """The tenant has as many as it may have; nothing was stored."""
+
+    def __init__(self, text: str, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after  # seconds; None: waiting does not help
 
 
 class UnknownHandler(RedischedError):

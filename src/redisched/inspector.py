@@ -170,6 +170,7 @@ class Inspector:
             )
             for name, f in sorted(found.items())
         )
+        schedules, enabled, next_plan = await self._schedules()
         members = await store.read(lambda: store.client.zrangebyscore(store.keys.members, now_ms, "+inf"))
         return Stats(
             at=from_ms(now_ms),
@@ -178,14 +179,27 @@ class Inspector:
             totals=totals,
             members=tuple(m.decode() for m in members),
             next_due=from_ms(next_due) if next_due is not None else None,
+            schedules=schedules,
+            schedules_enabled=enabled,
+            next_schedule=from_ms(next_plan) if next_plan is not None else None,
         )
+
+    async def _schedules(self) -> tuple[int, int, int | None]:
+        """How many there are, how many are enabled, and when the first is looked at."""
+        client, read = self._store.client, self._store.read
+        total = enabled = 0
+        first: int | None = None
+        for keys in self._store.keys.shards:
+            total += await read(lambda k=keys: client.zcard(k["roster"]))  # type: ignore[misc]
+            enabled += await read(lambda k=keys: client.zcard(k["plans"]))  # type: ignore[misc]
+            head = await read(lambda k=keys: client.zrange(k["plans"], 0, 0, withscores=True))  # type: ignore[misc]
+            if head and (first is None or head[0][1] < first):
+                first = int(head[0][1])
+        return total, enabled, first
 
     async def now_ms(self) -> int:
         """The time that decides: Redis', or the test's."""
-        if self._store.clock is not None:
-            return self._store.clock.now_ms()
-        seconds, micros = await self._store.read(self._store.client.time)
-        return int(seconds) * 1000 + int(micros) // 1000
+        return await self._store.clock_ms()
 
     async def _shard_stats(
         self,

@@ -4,7 +4,7 @@ Only this file spells keys. A script names what it needs in its header (`KEYS[1]
 `ShardKeys` turns that word into the whole key; all keys of a shard share the tag `{ns:n}`, so
 they live in one cluster slot and one script may touch them all.
 
-Permanent keys, bounded by what they count: meta, members, fence, totals, looked, bell, alarm.
+Permanent keys, bounded by what they count: meta, members, declared, fence, totals, looked, bell, alarm.
 Everything else empties with the work, is trimmed, or has a TTL.
 """
 
@@ -33,12 +33,19 @@ SHARD_KEYS: dict[str, str] = {
     "totals": "hash: what this shard did since it was made",
     "fence": "string: the last fencing token",
     "looked": "string: when leases were last looked at, and until when nothing is taken back",
+    "plan": "hash: `<tenant>/<schedule>` -> its rule, call and policies",
+    "planned": "hash: the same -> where it stands: version, next nominal time, counts",
+    "plans": "zset: schedules that are enabled, scored by when to look at them in ms",
+    "roster": "zset: all schedules, in the order of their names",
+    "pace": "hash: tenant -> how many occurrences its schedules make in an hour",
+    "swept": "string: somebody has looked for broken schedules, with a TTL",
     "bell": "list: wake-ups for idle workers",
     "alarm": "list: wake-ups for schedulers",
     "lane:": "stream: ready jobs of a tenant (and priority)",
     "overflow:": "zset: due jobs of a full lane",
     "result:": "string: outcome and result of a finished job, with a TTL",
     "progress:": "string: what a running job last said of itself, with a TTL",
+    "history:": "stream: what became of a schedule's occurrences, with a TTL",
     "rate:": "hash: tenant -> jobs finished in one minute, with a TTL",
     "call:": "string: number and answer of a caller's last call, with a TTL",
 }
@@ -71,6 +78,9 @@ class ShardKeys:
     def progress(self, job_id: str) -> str:
         return self._names["progress:"] + job_id
 
+    def history(self, plan: str) -> str:
+        return self._names["history:"] + plan
+
     def rate(self, minute: int) -> str:
         return f"{self._names['rate:']}{minute}"
 
@@ -86,6 +96,7 @@ class Keys:
         self.namespace = namespace
         self.meta = meta_key(namespace)
         self.members = f"{namespace}:members"
+        self.declared = f"{namespace}:declared"
         self.shards = [ShardKeys(namespace, n) for n in range(shards)]
 
     def pattern(self, prefix: str) -> str:
@@ -94,7 +105,8 @@ class Keys:
 
     def shard_of(self, tenant: str, job_id: str) -> int:
         """The shard that a job lives in: its tenant's, except that the default tenant is spread over all."""
-        name = job_id if tenant == DEFAULT_TENANT else tenant
+        # All occurrences of a schedule live with it: `<schedule>@<nominal ms>`.
+        name = job_id.partition("@")[0] if tenant == DEFAULT_TENANT else tenant
         return zlib.crc32(name.encode()) % len(self.shards)
 
 

@@ -25,6 +25,8 @@ class Outcome(enum.StrEnum):
     LOST = "lost"  # its worker died or stopped renewing
     STALE = "stale"  # it came back after its lease was gone; nothing it did counted
     LATER = "later"  # the handler asked for another time
+    CANCELLED = "cancelled"  # somebody, or the next occurrence of its schedule, ended it
+    SKIPPED = "skipped"  # an occurrence that was left out: the one before it still ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,67 @@ class JobView:
     args: Any = None
     runs: tuple[Run, ...] = ()
     payload_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRun:
+    """One run in a schedule's history."""
+
+    job_id: str
+    nominal_at: datetime | None
+    attempt: int
+    worker: str
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: Outcome
+    error: str = ""
+    result_bytes: int = 0
+
+    @property
+    def duration(self) -> timedelta | None:
+        return self.ended_at - self.started_at if self.started_at else None
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillView:
+    """How far the making of a schedule's past occurrences is."""
+
+    made: int
+    total: int
+    next_at: datetime | None
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """What is known of a schedule at one instant: the answer of `Plan.view()` and `redisched schedules show`."""
+
+    name: str
+    tenant: str
+    state: Literal["active", "paused", "ended", "broken"]
+    version: int
+    call: str
+    rule: dict[str, Any]
+    words: str = ""  # the rule as a sentence
+    waits_for: str = ""  # why it does not fire at its next time
+    next_at: datetime | None = None  # nominal
+    looks_at: datetime | None = None  # with jitter
+    args: Any = None
+    misfire: str = ""
+    grace: timedelta = timedelta(0)
+    overlap: str = ""
+    jitter: timedelta = timedelta(0)
+    idempotency_key: str | None = None
+    priority: Priority = "normal"
+    made: int = 0
+    missed: int = 0
+    skipped: int = 0
+    living: tuple[str, ...] = ()  # ids of occurrences that may still live
+    backfill: BackfillView | None = None
+    origin: str = ""
+    note: str = ""
+    created_at: datetime | None = None
+    changed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +190,9 @@ class Stats:
     totals: dict[str, int] = field(default_factory=dict)
     members: tuple[str, ...] = ()
     next_due: datetime | None = None
+    schedules: int = 0
+    schedules_enabled: int = 0
+    next_schedule: datetime | None = None
 
     def total(self, what: str) -> int:
         return sum(getattr(t, what) for t in self.tenants)

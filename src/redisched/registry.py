@@ -271,7 +271,9 @@ def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
 
 
 def options_of(
-    retry: Retry | None, timeout: timedelta | float | None, keep_result: timedelta | bool | None
+    retry: Retry | None = None,
+    timeout: timedelta | float | None = None,
+    keep_result: timedelta | bool | None = None,
 ) -> JobOptions:
     timeout_ms = None
     if timeout is not None:

@@ -39,6 +39,14 @@ EDGES: tuple[Edge, ...] = (
     Edge("enqueue", None, State.WAITING, "its time is to come, or earlier work of the shard is still to be promoted"),
     Edge("enqueue", None, State.READY, "it is due and nothing of its shard is overdue"),
     Edge("enqueue", State.DEAD, State.WAITING, "the key of a dead letter is used again"),
+    Edge("fire", None, State.WAITING, "an occurrence of a schedule is to run later, or behind earlier work"),
+    Edge("fire", None, State.READY, "an occurrence of a schedule is due, or somebody triggered one"),
+    Edge("fire", State.DEAD, State.WAITING, "a dead occurrence is made again by a backfill"),
+    Edge("fire", State.WAITING, State.GONE, "the next occurrence replaces it (Overlap.CANCEL)"),
+    Edge("fire", State.READY, State.GONE, "the next occurrence replaces it (Overlap.CANCEL)"),
+    Edge(
+        "fire", State.RUNNING, State.GONE, "the next occurrence replaces it; the worker learns it at its next renewal"
+    ),
     Edge("promote", State.WAITING, State.READY, "its time has come and its lane has room"),
     Edge("promote", State.WAITING, State.WAITING, "its time has come and its lane is full: due -> overflow"),
     Edge("claim", State.READY, State.RUNNING, "a worker has room and it is the tenant's turn"),

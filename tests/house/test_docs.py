@@ -58,7 +58,7 @@ def bounds() -> dict[str, str]:
 def test_every_key_has_a_bound() -> None:
     # Invariant 11: nothing grows without one. A new key needs a line that says how.
     found = bounds()
-    assert sorted(found) == sorted([*SHARD_KEYS, "meta", "members"])
+    assert sorted(found) == sorted([*SHARD_KEYS, "meta", "members", "declared"])
     assert set(found.values()) <= {"empties", "trimmed", "TTL", "permanent"}
     for word, said in SHARD_KEYS.items():
         assert (found[word] == "TTL") == ("with a TTL" in said), word

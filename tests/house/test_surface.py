@@ -12,6 +12,7 @@ from tests.house import ROOT
 
 # Taking a name away breaks somebody; adding one is a promise. Both are done here, on purpose.
 EXPORTED = [
+    "Backfill",
     "Call",
     "ConfigError",
     "Context",
@@ -26,15 +27,22 @@ EXPORTED = [
     "JobView",
     "LayoutMismatch",
     "LeaseLost",
+    "Misfire",
     "MovableClock",
     "NotDurable",
     "Outcome",
+    "Overlap",
     "PayloadTooLarge",
     "PayloadUndecodable",
+    "Plan",
+    "PlanRun",
+    "PlanView",
+    "QuotaExceeded",
     "RRule",
     "RedischedError",
     "Retry",
     "Run",
+    "ScheduleChanged",
     "Scheduler",
     "State",
     "StoreError",
@@ -42,6 +50,7 @@ EXPORTED = [
     "StoreUnavailable",
     "UnknownHandler",
     "UnknownJob",
+    "UnknownSchedule",
 ]
 
 ERRORS = [kind for kind in vars(errors).values() if inspect.isclass(kind) and kind.__module__ == errors.__name__]

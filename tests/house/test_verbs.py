@@ -10,12 +10,13 @@ import pytest
 
 from redisched.state import EDGES
 from redisched.store import Store
+from redisched.store.plans import PlanCalls
 from redisched.store.scripts import load_scripts
 from tests.house import LUA, ROOT, SCRIPTS, SHARED
 
 VERBS = sorted({edge.verb for edge in EDGES})
 # Scripts that move no job: they answer a question, or write beside the states.
-NO_STATE = ["idle", "locate", "progress", "recount", "stale"]
+NO_STATE = ["backfill", "heal", "idle", "locate", "peek", "progress", "recount", "schedule", "stale", "unschedule"]
 # A method that asks all shards for one answer reads better as a question.
 METHODS = {"idle": "is_idle"}
 
@@ -36,7 +37,7 @@ def test_every_script_has_a_method_and_a_test(path: Path) -> None:
 
 def test_every_call_of_the_store_is_a_script() -> None:
     # A name that is no file fails only when it is called.
-    called = set(re.findall(r"self\.call(?:_waiting)?\(\s*\"(\w+)\"", inspect.getsource(Store)))
+    called = set(re.findall(r"self\.call(?:_waiting)?\(\s*\"(\w+)\"", inspect.getsource(Store) + inspect.getsource(PlanCalls)))
     assert called == {path.stem for path in SCRIPTS}
 
 

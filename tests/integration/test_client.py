@@ -169,7 +169,7 @@ async def test_bad_arguments_are_refused_where_they_are_written(sched: Scheduler
     for wrong in (lambda: greet(5), lambda: greet(), lambda: greet("a", "b"), lambda: greet("a", color=1)):
         with pytest.raises(InvalidCall, match="greet"):
             wrong()
-    with pytest.raises(InvalidCall, match="takes a call"):
+    with pytest.raises(InvalidCall, match="a call is needed"):
         await sched.enqueue(greet)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="name"):
         Call("no spaces allowed")

@@ -17,7 +17,7 @@ async def test_a_dead_letter_keeps_all_that_a_human_needs(floor: Floor, priority
     body = open_record(await floor.record("a")).body
     (job,) = await floor.claim()
     run = run_of(1, error="ValueError: no\nsuch thing")
-    assert await floor.call("bury", 0, job.member, "a", "ValueError: no", run) == [1]
+    assert await floor.call("bury", floor.now, 0, job.member, "a", "ValueError: no", run) == [1]
     ((entry, fields),) = await floor.client.xrange(floor.keys["dead"])
     assert fields == {b"id": b"a", b"tenant": b"t%7B1%7D", b"error": b"ValueError: no"}
     record = open_record(await floor.record("a"))

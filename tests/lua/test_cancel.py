@@ -52,7 +52,7 @@ async def test_what_is_gone_cannot_be_cancelled(floor: Floor) -> None:
     # Tries to "cancel" what never was, what finished, or what finished with a result.
     assert await cancel(floor, "never") == "gone"
     jobs = await floor.running("a", "b")
-    await floor.call("complete", *floor.end_args("complete", jobs, 0), 1, 60_000, b"result")
+    await floor.call("complete", *floor.end_args("complete", jobs, 0, 1), 1, 60_000, b"result")
     before = await floor.picture()
     assert [await cancel(floor, job.id, job.member) for job in jobs] == ["gone", "gone"]
     assert await floor.picture() == before
@@ -133,7 +133,7 @@ async def test_a_cancelled_key_can_be_used_again(floor: Floor) -> None:
 async def test_a_job_past_the_look_is_not_lost(floor: Floor) -> None:
     # Tries to remove the record of a job that the bounded look through its lane did not find.
     await floor.enqueue("a", "b", "c")
-    assert await floor.call("cancel", "c", "", KEEP_MS, 2) == [b"moved"]
+    assert await floor.call("cancel", floor.now, "c", "", KEEP_MS, 2) == [b"moved"]
     assert await floor.claim_ids() == ["a", "b", "c"]
 
 
@@ -158,5 +158,5 @@ async def test_a_record_that_cannot_be_read(floor: Floor, record: str) -> None:
 async def test_remembering_for_no_time(floor: Floor) -> None:
     # Tries to break the script in the middle: to keep something for 0 ms is an error of the server.
     await floor.enqueue("a", when="+5")
-    assert await floor.call("cancel", "a", "", 0, 10) == [b"cancelled"]
+    assert await floor.call("cancel", floor.now, "a", "", 0, 10) == [b"cancelled"]
     assert await floor.where("a") in ("kept", "gone"), "for a millisecond, perhaps"

@@ -197,7 +197,7 @@ async def test_a_ghost_beside_a_broken_record(floor: Floor) -> None:
 async def test_a_tenant_of_the_ring_without_work_leaves_it(floor: Floor) -> None:
     # Tries to keep a tenant in the ring for ever: its jobs were cancelled, or its field is gone.
     await floor.enqueue("a", tenant="a")
-    await floor.call("cancel", "a", "", 1_000, 10)
+    await floor.call("cancel", floor.now, "a", "", 1_000, 10)
     await floor.enqueue("b", tenant="b")
     await floor.client.rpush(floor.keys["ring"], "nobody")
     left, _, *pairs = await floor.call("claim", floor.now, 10, LEASE_MS, "w1")

@@ -30,8 +30,8 @@ async def test_the_store_answers_who_was_stale(floor: Floor) -> None:
     jobs = await floor.running("a", "b", "c", tenant="t-1")
     members, ids = [j.member for j in jobs], [j.id for j in jobs]
     caller = floor.new_caller()
-    assert await floor.store.complete(0, caller, members[1:2], ids[1:2], ["t-1"], []) == []
-    assert await floor.store.complete(0, caller, members, ids, ["t-1"] * 3, []) == [1]
+    assert await floor.store.complete(0, caller, members[1:2], ids[1:2], ["t-1"], [], []) == []
+    assert await floor.store.complete(0, caller, members, ids, ["t-1"] * 3, [], []) == [1]
 
 
 async def test_a_tenant_is_not_taken_for_an_id(floor: Floor) -> None:
@@ -46,7 +46,7 @@ async def test_results_are_kept_with_their_own_time(floor: Floor) -> None:
     jobs = await floor.running("a", "b", "c", "d")
     await floor.end("complete", [jobs[2]])
     result = encode_result(1, "w1", 1, 2, "value\n\0")
-    args = floor.end_args("complete", jobs, 0)
+    args = floor.end_args("complete", jobs, 0, 3)
     args += [1, 60_000, result, 2, 60_000, b"stale", 3, 5_000, b"d's"]
     assert await floor.call("complete", *args) == [3, 2]
     assert [await floor.where(i) for i in "abcd"] == ["gone", "kept", "gone", "kept"]
@@ -58,7 +58,7 @@ async def test_results_are_kept_with_their_own_time(floor: Floor) -> None:
 async def test_a_repeat_with_results_changes_nothing(floor: Floor) -> None:
     # Tries to store a result again after its reader removed it.
     jobs = await floor.running("a")
-    args = [*floor.end_args("complete", jobs, 1), 0, 60_000, b"value"]
+    args = [*floor.end_args("complete", jobs, 1, 1), 0, 60_000, b"value"]
     assert await floor.call("complete", *args) == [1]
     await floor.client.delete(floor.keys.result("a"))
     assert await floor.call("complete", *args) == [1]
@@ -95,7 +95,7 @@ async def test_the_rate_counts_by_minute_and_tenant(floor: Floor) -> None:
 async def test_a_result_to_keep_for_no_time_does_not_break_the_end(floor: Floor, keep_ms: int) -> None:
     # Tries to end jobs by half: keeping for 0 ms is an error of the server, after the records have gone.
     jobs = await floor.running("a", "b")
-    args = floor.end_args("complete", jobs, 0)
+    args = floor.end_args("complete", jobs, 0, 2)
     assert await floor.call("complete", *args, 0, keep_ms, b"value", 1, 1_000, b"b's") == [2]
     assert [await floor.where("a"), await floor.where("b")] == ["gone", "kept"]
 

@@ -240,7 +240,7 @@ async def test_a_tenants_name_is_data(floor: Floor, tenant: str) -> None:
     await floor.promote()
     jobs = await floor.claim()
     assert await floor.end("complete", jobs[:1]) == [1]
-    assert await floor.call("cancel", plain_id, jobs[1].member, 1_000, 10) == [b"cancelled"]
+    assert await floor.call("cancel", floor.now, plain_id, jobs[1].member, 1_000, 10) == [b"cancelled"]
     assert await floor.client.hgetall(floor.keys["tally"]) == {b"w a": b"1"}
 
 

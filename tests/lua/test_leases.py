@@ -13,7 +13,7 @@ from redisched.model import Claimed
 from tests.support.floor import LEASE_MS, LEASE_VERBS, Floor
 
 pytestmark = pytest.mark.anyio
-SEQ_AT = {"complete": 1, "retry": 1, "bury": 0, "release": 1}
+SEQ_AT = 1
 TOTAL = {"complete": "done", "retry": "retried", "bury": "buried", "release": "released"}
 
 
@@ -113,7 +113,7 @@ async def test_a_repeat_changes_nothing(floor: Floor, verb: str) -> None:
     # Tries to count an end twice, or to answer "stale" to a caller whose first reply was lost.
     jobs = await floor.running("a", "b")
     args = floor.end_args(verb, [jobs[0], other_fence(jobs[1])], 0)
-    assert await floor.check_repeats(verb, args, SEQ_AT[verb]) == [1, 1]
+    assert await floor.check_repeats(verb, args, SEQ_AT) == [1, 1]
 
 
 async def test_a_repeat_after_the_job_went_on(floor: Floor, verb: str) -> None:

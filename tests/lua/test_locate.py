@@ -19,7 +19,7 @@ async def test_every_place_has_a_word(floor: Floor) -> None:
     await floor.promote()
     jobs = await floor.running("dead", "kept", "done")
     await floor.end("bury", jobs[:1])
-    await floor.call("complete", *floor.end_args("complete", jobs[1:], 0), 0, 60_000, b"value")
+    await floor.call("complete", *floor.end_args("complete", jobs[1:], 0, 1), 0, 60_000, b"value")
     ((entry, _),) = await floor.client.xrange(floor.keys["dead"])
     before = await floor.picture()
     answers = {
@@ -42,7 +42,7 @@ async def test_every_place_has_a_word(floor: Floor) -> None:
 async def test_a_living_job_hides_an_earlier_result(floor: Floor) -> None:
     # Tries to answer for a job with the result of an earlier one of the same key.
     jobs = await floor.running("a")
-    await floor.call("complete", *floor.end_args("complete", jobs, 0), 0, 60_000, b"old")
+    await floor.call("complete", *floor.end_args("complete", jobs, 0, 1), 0, 60_000, b"old")
     await floor.enqueue("a", when="+5")
     assert await floor.where("a") == "waiting"
 

@@ -30,7 +30,7 @@ async def test_what_lua_writes_python_reads(floor: Floor, head: str) -> None:
     head = head.format(size=len(BODY))
     before = head.encode() + b"\n" + BODY + (RUN if head.count(" ") == 5 else b"")
     await floor.set_record("a", before)
-    assert await floor.call("stale", "a", LATE) == [1]
+    assert await floor.call("stale", floor.now, "a", LATE) == [1]
     old, new = open_record(before), open_record(await floor.record("a"))
     assert new.runs == old.runs + LATE
     for name in (
@@ -70,6 +70,6 @@ async def test_what_python_refuses_lua_refuses(floor: Floor, head: str) -> None:
     with pytest.raises(PayloadUndecodable):
         open_record(record)
     await floor.set_record("a", record)
-    assert await floor.call("stale", "a", LATE) == [0]
+    assert await floor.call("stale", floor.now, "a", LATE) == [0]
     assert await floor.record("a") == record
     floor.expect("job a: no record", "job a is in no place")

@@ -124,7 +124,7 @@ async def test_after_an_outage_the_living_renew_first(floor: Floor) -> None:
     assert await look() == [0, 0, 1_000]
     floor.clock.advance(1)
     assert await look() == [1, 0, LEASE_MS - 2_000], "then the dead one's is"
-    assert await floor.store.complete(0, floor.caller, [living.member], ["living"], ["acme"], []) == []
+    assert await floor.store.complete(0, floor.caller, [living.member], ["living"], ["acme"], [], []) == []
     await floor.promote()
     assert await floor.claim_ids() == [dead.id]
     floor.clock.advance(20)

@@ -24,12 +24,12 @@ async def test_a_late_run_is_added_once(floor: Floor, place: str) -> None:
     else:
         await floor.enqueue("a", when="+5" if place == "waiting" else "+0")
     before = open_record(await floor.record("a"))
-    assert await floor.call("stale", "a", LATE) == [1]
+    assert await floor.call("stale", floor.now, "a", LATE) == [1]
     assert open_record(await floor.record("a")) == replace(before, runs=before.runs + LATE)
     assert await floor.where("a") == place
     assert (await floor.totals())["stale"] == 1
     after = await floor.picture()
-    assert await floor.call("stale", "a", LATE, "a", LATE) == [0]
+    assert await floor.call("stale", floor.now, "a", LATE, "a", LATE) == [0]
     assert await floor.picture() == after
 
 
@@ -40,7 +40,7 @@ async def test_a_job_that_is_gone_or_broken_is_left_alone(floor: Floor, record: 
     if record is not None:
         await floor.set_record("x", record)
         floor.expect("job x")
-    assert await floor.call("stale", "x", LATE, "a", LATE) == [1]
+    assert await floor.call("stale", floor.now, "x", LATE, "a", LATE) == [1]
     assert await floor.client.hget(floor.keys["jobs"], "x") == (None if record is None else record.encode())
     await floor.store.stale(0, ["a", run_of(2, Outcome.STALE)])
     assert open_record(await floor.record("a")).runs == LATE + run_of(2, Outcome.STALE)
@@ -51,6 +51,6 @@ async def test_late_runs_do_not_grow_a_record_for_ever(floor: Floor) -> None:
     await floor.enqueue("a", when="+5")
     for n in range(1, 10):
         run = run_of(n, Outcome.STALE, "x" * 4_000)
-        assert await floor.call("stale", "a", run) == [1]
-        assert await floor.call("stale", "a", run) == [0]
+        assert await floor.call("stale", floor.now, "a", run) == [1]
+        assert await floor.call("stale", floor.now, "a", run) == [0]
         assert len(await floor.record("a")) < 17_000

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from redisched.clock import MovableClock
-from redisched.codec import Body, encode, encode_record, encode_run, raw
+from redisched.codec import Body, decode_runs, encode, encode_record, encode_run, raw
 from redisched.errors import StoreError
 from redisched.keys import ShardKeys, encode_tenant, lane_of
 from redisched.model import Claimed, Outcome
+from redisched.plan import Standing, Step
 from redisched.settings import StoreSettings
 from redisched.store import Caller, Store
 from tests.support.invariants import check_invariants, namespace_keys
@@ -23,6 +24,11 @@ from tests.support.invariants import check_invariants, namespace_keys
 START = datetime(2027, 1, 1, tzinfo=UTC)
 LEASE_MS = 10_000
 short_lanes = pytest.mark.parametrize("lane_bound", [3])
+PLAN = "acme/nightly"
+MINUTE_MS = 60_000
+HISTORY_MS = 86_400_000
+PACE = (2, 3_600)  # a catch-up makes one a second
+MOVED, MADE, PASSED, SKIPPED, WAITS, TURN = range(6)  # what `fire` answers
 LEASE_VERBS = ("complete", "retry", "bury", "release")  # numbered, and end leases
 
 
@@ -126,19 +132,73 @@ class Floor:
 
     async def end(self, verb: str, jobs: list[Claimed], seq: int = 0, caller: Caller | None = None) -> list[int]:
         """Ends leases by one of LEASE_VERBS, with ordinary arguments."""
-        return await self.call(verb, *self.end_args(verb, jobs, seq), caller=caller)
+        args = self.end_args(verb, jobs, seq)
+        if verb == "complete":
+            done = run_of(1, Outcome.DONE, "")
+            args += [word for n, job in enumerate(jobs) if "@" in job.id for word in (n, done, 0)]
+        return await self.call(verb, *args, caller=caller)
 
-    def end_args(self, verb: str, jobs: list[Claimed], seq: int) -> list[Any]:
+    def end_args(self, verb: str, jobs: list[Claimed], seq: int, results: int = 0) -> list[Any]:
         if verb == "complete":
             tenants = [header(job.record)[1].partition(":")[0] for job in jobs]
-            return [self.now, seq, len(jobs), *(j.member for j in jobs), *(j.id for j in jobs), *tenants]
+            return [self.now, seq, len(jobs), results, *(j.member for j in jobs), *(j.id for j in jobs), *tenants]
         own: dict[str, tuple[Any, ...]] = {
             "retry": (1, 5, 1_000, run_of(1)),
             "bury": ("no luck", run_of(1)),
             "release": ("unstarted", 0),
         }
-        first = {"retry": [self.now, seq], "bury": [seq], "release": [self.now, seq, 100]}[verb]
+        first = {"retry": [self.now, seq], "bury": [self.now, seq], "release": [self.now, seq, 100]}[verb]
         return first + [word for job in jobs for word in (job.member, job.id, *own[verb])]
+
+    # -- schedules
+
+    def plan_args(self, *names: str, **parts: Any) -> list[Any]:
+        """For `schedule`: a first occurrence that is due now, unless `parts` say otherwise."""
+        p = {"seen": 0, "mode": "-", "cursor": self.now, "look": 0, "body": b"\xffbody"} | {"quota": 1_000, "others": 0}
+        p |= {"kept": 100, "keep_ms": HISTORY_MS} | parts
+        args = [self.now, 0, p["quota"], p["others"], p["kept"], p["keep_ms"]]
+        row = [p[word] for word in ("seen", "body", "mode", "cursor", "look")]
+        return args + [word for name in names or (PLAN,) for word in (name, *row)]
+
+    async def plan(self, *names: str, **parts: Any) -> list[int]:
+        return await self.call("schedule", *self.plan_args(*names, **parts))
+
+    async def step(self, name: str = PLAN, kind: str = "f", max_attempts: int = 5, **parts: Any) -> list[Any]:
+        """For `fire`: makes the occurrence at the cursor and goes on to the next minute, unless `parts` say otherwise."""
+        raw_state = await self.client.hget(self.keys["planned"], name)
+        s = Standing.parse(raw_state) if raw_state else Standing()
+        nominal = parts.get("occurrence_ms", s.cursor_ms)
+        following = parts.get("next_ms", s.cursor_ms + MINUTE_MS)
+        at_ms = nominal if isinstance(nominal, int) else self.now
+        look_ms = max(0, following)
+        step = Step(kind, s.version, s.cursor_ms, nominal, at_ms, following, look_ms, 0, 0, 0, "s", 0)
+        lane = name.partition("/")[0]
+        return [name, lane, record_of(lane, max_attempts), step._replace(**parts).words]
+
+    async def fire(self, name: str = PLAN, kind: str = "f", pace: tuple[int, int] = PACE, **parts: Any) -> int:
+        return (await self.fire_steps(await self.step(name, kind, **parts), pace=pace))[0]
+
+    async def fire_steps(self, *steps: list[Any], pace: tuple[int, int] = PACE) -> list[int]:
+        return await self.store.fire(self.shard, self.caller, pace, [word for step in steps for word in step])
+
+    async def run_occurrence(self, name: str = PLAN, **parts: Any) -> Claimed:
+        """Makes an occurrence and claims it; the store was empty of ready work."""
+        assert await self.fire(name, **parts) == MADE
+        (job,) = await self.claim()
+        return job
+
+    async def standing(self, name: str = PLAN) -> Standing:
+        return Standing.parse(await self.client.hget(self.keys["planned"], name))
+
+    async def look(self, name: str = PLAN) -> int | None:
+        """When it is looked at, in ms from now."""
+        at = await self.client.zscore(self.keys["plans"], name)
+        return None if at is None else round(at) - self.now
+
+    async def history(self, name: str = PLAN) -> list[tuple[str, Outcome]]:
+        """Occurrence and outcome of its runs, the oldest first."""
+        entries = await self.client.xrange(self.keys.history(name))
+        return [(f[b"o"].decode(), run.outcome) for _, f in entries for run in decode_runs(f[b"r"])]
 
     # -- by hand, past the scripts
 

@@ -1,17 +1,21 @@
 """Invariant 1 over a whole namespace, for the fixtures of every suite that leaves jobs behind.
 
 A job's record is in exactly one place, every place holds only jobs with a record, and what is derived from
-the places (tallies, the ring, marks) agrees with them. Reads plain keys, never through a script: a wrong
-script must not hide its own fault. The store must be quiet meanwhile.
+the places (tallies, the ring, marks) agrees with them. Of schedules: each has a rule, a state and a name in
+the roster, and those that are enabled, and no others, will be looked at. Reads plain keys, never through a
+script: a wrong script must not hide its own fault. The store must be quiet meanwhile.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from redisched.codec import decode_runs
+from redisched.errors import PayloadUndecodable
 from redisched.keys import SHARD_KEYS, ShardKeys
 from redisched.store import Store
 
@@ -20,6 +24,8 @@ TTL_KINDS = tuple(name for name, what in SHARD_KEYS.items() if "TTL" in what)
 LEASE = re.compile(r"(?P<id>.+)#(?P<fence>\d+)@(?P<worker>\S+)")
 HEADER = re.compile(rb"([qd]) (\S+) \d+ \d+(?: (\S+) (\d+))?\n")  # mark and size may be left out
 RINGED = re.compile(r"[hnlHNL]+ \d+")
+STATE = re.compile(r"\d+ \d+ (?P<mode>[-pewgcd])( \d+){6} (?P<live>-|\d+/\d+|\d+(!\w+)?(,\d+(!\w+)?)*)")
+PACE = re.compile(r"\d+ \d+ \d+ \d+")
 
 
 async def namespace_keys(store: Store) -> list[str]:
@@ -34,7 +40,7 @@ async def check_invariants(store: Store) -> list[str]:
     """What is wrong, a line each; nothing: all is well."""
     keys = await namespace_keys(store)
     wrong = []
-    known = {store.keys.meta, store.keys.members}
+    known = {store.keys.meta, store.keys.members, store.keys.declared}
     for shard in store.keys.shards:
         mine = {key.removeprefix(shard.tag): key for key in keys if key.startswith(shard.tag)}
         known.update(mine.values())
@@ -52,7 +58,7 @@ class ShardAudit:
         self._keys = keys
         self._wrong: list[str] = []
         self._jobs: dict[str, bytes] = {}
-        self._fields: dict[str, dict[str, str]] = {"ringed": {}, "tally": {}}
+        self._fields: dict[str, dict[str, str]] = {"ringed": {}, "tally": {}, "planned": {}, "pace": {}}
         self._ring: list[str] = []
         self._fence = 0
         self._due: list[str] = []
@@ -60,6 +66,10 @@ class ShardAudit:
         self._dead: list[tuple[str, str]] = []  # entry, id
         self._lanes: dict[str, list[str]] = {}
         self._overflows: dict[str, list[str]] = {}
+        self._bodies: set[str] = set()
+        self._roster: set[str] = set()
+        self._looks: dict[str, float] = {}
+        self._histories: dict[str, list[bytes]] = {}
 
     # -- reading
 
@@ -86,6 +96,8 @@ class ShardAudit:
             self._wrong.append(f"{name} has no TTL")
         elif kind not in TTL_KINDS and ttl_ms >= 0:
             self._wrong.append(f"{name} has a TTL")
+        elif kind in ("plan", "roster", "plans", "history:"):
+            await self._read_plans(kind, name.partition(":")[2], key)
         else:
             await self._read_value(kind, name.partition(":")[2], key)
 
@@ -107,6 +119,16 @@ class ShardAudit:
         elif kind == "dead":
             self._dead = [(e.decode(), f[b"id"].decode()) for e, f in await self._client.xrange(key)]
 
+    async def _read_plans(self, kind: str, rest: str, key: str) -> None:
+        if kind == "plan":
+            self._bodies = set(_text(await self._client.hkeys(key)))
+        elif kind == "roster":
+            self._roster = set(_text(await self._client.zrange(key, 0, -1)))
+        elif kind == "plans":
+            self._looks = {k.decode(): at for k, at in await self._client.zrange(key, 0, -1, withscores=True)}
+        else:
+            self._histories[rest] = [fields[b"r"] for _, fields in await self._client.xrange(key)]
+
     # -- judging
 
     def violations(self) -> list[str]:
@@ -116,6 +138,8 @@ class ShardAudit:
             self._tallies(),
             self._ring_list(),
             self._leases_and_fence(),
+            self._plans(),
+            self._plan_states(),
         )
         return self._wrong + [line for check in checks for line in check]
 
@@ -208,6 +232,46 @@ class ShardAudit:
             yield "two leases have the same fence"
         if fences and max(fences) > self._fence:
             yield f"a lease has fence {max(fences)}, the last one given is {self._fence}"
+
+    def _plans(self) -> Iterator[str]:
+        """The four keys of schedules name the same ones."""
+        states = self._fields["planned"]
+        places = {"plan": self._bodies, "planned": {n for n in states if n[-1] != "!"}, "roster": self._roster}
+        for name in sorted(set().union(*places.values())):
+            if missing := [place for place, names in places.items() if name not in names]:
+                yield f"schedule {name} is not in {' and '.join(missing)}"
+        looked_at = set()
+        for name, state in states.items():
+            match = STATE.fullmatch(state)
+            if name[-1] == "!" and name[:-1] not in states:
+                yield f"backfill {name} has no schedule"
+            if name[-1] == "!" or (match and match["mode"] not in "pe"):
+                looked_at.add(name)
+        for name in sorted(looked_at - set(self._looks)):
+            yield f"schedule {name} is enabled, but not in plans"
+        for name in sorted(set(self._looks) - looked_at):
+            yield f"plans holds {name}, which is not enabled"
+        for name in sorted(name for name in self._histories if name not in states):
+            yield f"history:{name} has no schedule"
+
+    def _plan_states(self) -> Iterator[str]:
+        """What is written of schedules can be read."""
+        for name, state in self._fields["planned"].items():
+            match = STATE.fullmatch(state)
+            if not match or ("/" in match["live"]) != (name[-1] == "!"):
+                yield f"schedule {name}: no state: {state!r}"
+        for name, at in self._looks.items():
+            if not math.isfinite(at):
+                yield f"schedule {name} is looked at {at}"
+        for tenant, pace in self._fields["pace"].items():
+            if not PACE.fullmatch(pace):
+                yield f"pace {tenant} is {pace!r}"
+        for name, runs in self._histories.items():
+            for run in runs:
+                try:
+                    (_,) = decode_runs(run)
+                except (PayloadUndecodable, ValueError):
+                    yield f"history:{name} holds {run!r}"
 
 
 def _text(values: list[Any]) -> list[str]:

@@ -278,7 +278,7 @@ async def test_what_is_no_call_is_refused(sched: Scheduler) -> None:
     def mail() -> None: ...
 
     for wrong in (mail, mail.function, "mail", None):
-        with pytest.raises(InvalidCall, match="enqueue takes a call"):
+        with pytest.raises(InvalidCall, match="a call is needed"):
             await sched.enqueue(wrong)  # type: ignore[arg-type]
 
 

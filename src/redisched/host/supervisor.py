@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 
 from redisched.client import Scheduler
 from redisched.clock import mono_s
-from redisched.errors import ConfigError, StoreError, StoreUnavailable
+from redisched.errors import (
+    ConfigError,
+    InvalidSchedule,
+    QuotaExceeded,
+    ScheduleChanged,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from redisched.host.brood import ChildProcess
 from redisched.host.orders import DRAIN, FAILED_EXIT, QUIT, STUCK_EXIT
 from redisched.ids import random_name
@@ -73,6 +81,7 @@ class Supervisor:
             if store.is_memory:
                 raise ConfigError("memory:// lives in one process: use `await sched.run_until_idle()`, or a server")
             log.info((await check_server(store)).promise)
+            await self._put_schedules(sched)
             renewer = Renewer(store, settings.worker.lease_ms, lambda: [c.ledger for c in self._children.values()])
             background = [asyncio.create_task(renewer.run()), asyncio.create_task(self._watch())]
             background.append(asyncio.create_task(store.keep_announcing(self.name)))
@@ -92,6 +101,16 @@ class Supervisor:
                 await asyncio.wait([*background, *keepers], timeout=END_S)
                 await store.leave(self.name)
         return self._failure
+
+    async def _put_schedules(self, sched: Scheduler) -> None:
+        """The schedules that the code declares. One that is refused must not keep the others' work from running."""
+        try:
+            placed = await sched.put_schedules(self._settings.app)
+        except (InvalidSchedule, QuotaExceeded, ScheduleChanged, StoreFull) as error:
+            log.error("schedules of the code are not in place", extra={"error": str(error)})
+            return
+        if placed.changed:
+            log.info("schedules put in place", extra={"schedules": ", ".join(placed.changed)})
 
     def _signalled(self) -> None:
         self._signals += 1

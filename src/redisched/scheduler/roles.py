@@ -10,6 +10,8 @@ from redisched.errors import StoreError, StoreUnavailable
 from redisched.scheduler.promoter import Promoter
 from redisched.scheduler.pruner import Pruner
 from redisched.scheduler.recoverer import Recoverer
+from redisched.scheduler.sweeper import Sweeper
+from redisched.scheduler.ticker import Ticker
 from redisched.settings import SchedulerSettings
 from redisched.store import Store
 from redisched.store.waiter import Waiter
@@ -24,6 +26,7 @@ class Roles:
         self._store = store
         self._settings = settings or SchedulerSettings()
         self.promoters = [Promoter(store, shard, self._settings) for shard in range(store.shards)]
+        self.tickers = [Ticker(store, shard, self._settings) for shard in range(store.shards)]
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -31,9 +34,12 @@ class Roles:
         async with asyncio.TaskGroup() as group:
             for promoter in self.promoters:
                 group.create_task(_for_ever("promoter", promoter.run))
+            for ticker in self.tickers:
+                group.create_task(_for_ever("ticker", ticker.run))
             for shard in range(self._store.shards):
                 group.create_task(_for_ever("recoverer", Recoverer(self._store, shard, self._settings).run))
             group.create_task(_for_ever("pruner", pruner.run))
+            group.create_task(_for_ever("sweeper", Sweeper(self._store, self._settings).run))
             group.create_task(_for_ever("alarms", self._listen))
 
     async def _listen(self) -> None:
@@ -42,6 +48,7 @@ class Roles:
             while True:
                 for shard in await waiter.wait(self._settings.look_s):
                     self.promoters[shard].ring()
+                    self.tickers[shard].ring()
         finally:
             await waiter.close()
 

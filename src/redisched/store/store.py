@@ -19,7 +19,7 @@ from redisched.keys import ShardKeys
 from redisched.model import Claimed, Recount
 from redisched.store.caller import Caller
 from redisched.store.connect import together
-from redisched.store.link import Link
+from redisched.store.plans import PlanCalls
 from redisched.store.scripts import Script
 
 log = logging.getLogger("redisched.store")
@@ -27,7 +27,7 @@ log = logging.getLogger("redisched.store")
 ANNOUNCE_S = 5.0
 
 
-class Store(Link):
+class Store(PlanCalls):
     async def call(self, name: str, shard: int, *args: Any, caller: Caller | None = None) -> list[Any]:
         """Runs one script on one shard."""
         script = self.scripts[name]
@@ -92,13 +92,21 @@ class Store(Link):
         return left, claimed
 
     async def complete(
-        self, shard: int, caller: Caller, members: list[str], ids: list[str], tenants: list[str], results: list[Any]
+        self,
+        shard: int,
+        caller: Caller,
+        members: list[str],
+        ids: list[str],
+        tenants: list[str],
+        results: list[Any],
+        occurrences: list[Any],
     ) -> list[int]:
-        """`results`: index, ms to keep and bytes of each result that is kept. Answers who was stale."""
+        """`results`: index, ms to keep and bytes of each result that is kept. `occurrences`: index, run and size of
+        the result of each job that a schedule made. Answers who was stale."""
+        kept = len(results) // 3
         async with caller.turn(shard) as seq:
-            _, *stale = await self.call(
-                "complete", shard, self.now_ms(), seq, len(ids), *members, *ids, *tenants, *results, caller=caller
-            )
+            args = (self.now_ms(), seq, len(ids), kept, *members, *ids, *tenants, *results, *occurrences)
+            _, *stale = await self.call("complete", shard, *args, caller=caller)
         return stale
 
     async def retry(self, shard: int, caller: Caller, failed: list[Any]) -> list[int]:
@@ -110,7 +118,7 @@ class Store(Link):
     async def bury(self, shard: int, caller: Caller, failed: list[Any]) -> list[int]:
         """`failed`: lease, id, reason, run of each. Answers who was stale."""
         async with caller.turn(shard) as seq:
-            _, *stale = await self.call("bury", shard, seq, *failed, caller=caller)
+            _, *stale = await self.call("bury", shard, self.now_ms(), seq, *failed, caller=caller)
         return stale
 
     async def release(self, shard: int, caller: Caller, unknown_limit: int, held: list[Any]) -> list[int]:
@@ -130,7 +138,7 @@ class Store(Link):
         return ended, buried, next_ms
 
     async def cancel(self, shard: int, job_id: str, lease: str, keep_ms: int) -> str:
-        (word,) = await self.call("cancel", shard, job_id, lease, keep_ms, self.lane_scan)
+        (word,) = await self.call("cancel", shard, self.now_ms(), job_id, lease, keep_ms, self.lane_scan)
         return str(word, "ascii")
 
     async def locate(self, shard: int, job_id: str) -> tuple[str, bytes, bytes]:
@@ -152,7 +160,7 @@ class Store(Link):
 
     async def stale(self, shard: int, late: list[Any]) -> None:
         """`late`: id and run of each that came back too late."""
-        await self.call("stale", shard, *late)
+        await self.call("stale", shard, self.now_ms(), *late)
 
     async def progress(self, shard: int, member: str, job_id: str, note: bytes, keep_ms: int) -> bool:
         """False: the lease is lost."""

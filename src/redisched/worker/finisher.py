@@ -51,7 +51,7 @@ class Held:
 class _Pending:
     """What waits to be sent to one shard."""
 
-    done: list[tuple[Held, int, bytes]] = field(default_factory=list)  # ms to keep, result
+    done: list[tuple[Held, int, bytes, bytes, int]] = field(default_factory=list)  # as `complete` takes them
     retry: list[tuple[Held, tuple[Any, ...]]] = field(default_factory=list)
     bury: list[tuple[Held, tuple[Any, ...]]] = field(default_factory=list)
     release: list[tuple[Held, tuple[Any, ...]]] = field(default_factory=list)
@@ -77,8 +77,9 @@ class Finisher:
         self.ended = 0  # outcomes the store has taken or refused
         self.stale = 0
 
-    def complete(self, held: Held, keep_ms: int = 0, result: bytes = b"") -> None:
-        self._pending[held.job.shard].done.append((held, keep_ms, result))
+    def complete(self, held: Held, keep_ms: int = 0, result: bytes = b"", run: bytes = b"", size: int = 0) -> None:
+        """`run` and the result's `size`: of an occurrence, for its schedule's history."""
+        self._pending[held.job.shard].done.append((held, keep_ms, result, run, size))
         self._wake(held.job.shard)
 
     def retry(self, held: Held, counted: bool, max_attempts: int, delay_ms: int, run: bytes) -> None:
@@ -169,15 +170,17 @@ class Finisher:
             log.error("outcomes not delivered", extra=facts)
             return []
 
-    async def _send_done(self, shard: int, items: list[tuple[Held, int, bytes]]) -> list[int]:
+    async def _send_done(self, shard: int, items: list[tuple[Held, int, bytes, bytes, int]]) -> list[int]:
         results: list[Any] = []
-        for index, (_, keep_ms, result) in enumerate(items):
+        occurrences: list[Any] = []
+        for index, (_, keep_ms, result, run, size) in enumerate(items):
             if keep_ms:
                 results += (index, keep_ms, result)
+            if run:
+                occurrences += (index, run, size)
         jobs = [item[0].job for item in items]
-        return await self._store.complete(
-            shard, self._caller, [j.member for j in jobs], [j.id for j in jobs], [i[0].tenant for i in items], results
-        )
+        members, ids, tenants = [j.member for j in jobs], [j.id for j in jobs], [i[0].tenant for i in items]
+        return await self._store.complete(shard, self._caller, members, ids, tenants, results, occurrences)
 
     async def _send_retry(self, shard: int, items: list[tuple[Held, tuple[Any, ...]]]) -> list[int]:
         return await self._store.retry(shard, self._caller, _flat(items))

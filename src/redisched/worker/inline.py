@@ -12,7 +12,8 @@ import asyncio
 from redisched.clock import mono_s
 from redisched.ids import random_name
 from redisched.registry import Registry
-from redisched.settings import WorkerSettings
+from redisched.scheduler import Ticker
+from redisched.settings import SchedulerSettings, WorkerSettings
 from redisched.store import Store
 from redisched.worker.ledger import Ledger, slots_for
 from redisched.worker.process import Worker
@@ -27,6 +28,7 @@ async def run_until_idle(store: Store, registry: Registry, settings: WorkerSetti
     worker = Worker(store, registry, settings, ledger, "inline-" + random_name(4))
     give_up = mono_s() + timeout_s
     shards = tuple(range(store.shards))
+    tickers = [Ticker(store, shard, SchedulerSettings()) for shard in shards]
     await worker.open()
     renewing = asyncio.create_task(Renewer(store, settings.lease_ms, lambda: [ledger]).run())
     try:
@@ -34,6 +36,7 @@ async def run_until_idle(store: Store, registry: Registry, settings: WorkerSetti
             moved = 0
             for shard in shards:
                 moved += (await store.recover(shard, BATCH))[0]
+                moved += await tickers[shard].run_once()
                 moved += (await store.promote(shard, BATCH))[0]
             claimed, _ = await worker.fetcher.run_once(shards)
             while worker.runner.running:

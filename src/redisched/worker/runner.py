@@ -231,13 +231,18 @@ class Runner:
         if running.given_up or running.why_cancelled == "lost":
             return
         keep_ms = running.keep_ms if running.keep_ms is not None else (DEFAULT_KEEP_MS if value is not None else 0)
+        is_occurrence = "@" in held.job.id
+        if not keep_ms and not is_occurrence:
+            self._finisher.complete(held)
+            return
+        held.ended_ms = wall_ms()
+        result = run = b""
         if keep_ms:
-            held.ended_ms = wall_ms()
             runs = codec.runs_of(held.job.record)
             result = codec.encode_result(held.attempt, self._worker, held.started_ms, held.ended_ms, value, runs)
-            self._finisher.complete(held, keep_ms, result)
-        else:
-            self._finisher.complete(held)
+        if is_occurrence:
+            run = codec.encode_run(held.attempt, self._worker, held.started_ms, held.ended_ms, Outcome.DONE, "")
+        self._finisher.complete(held, keep_ms, result, run, codec.result_size(value) if is_occurrence else 0)
 
     def _failed(self, running: Running, outcome: Outcome, text: str, error: BaseException) -> None:
         held, policy = running.held, running.handler.options.retry

@@ -1,0 +1,23 @@
+-- unschedule: changes no state. Removes a schedule, its backfill and its history. What runs, runs on.
+-- KEYS[1] plan      -- hash
+-- KEYS[2] planned   -- hash
+-- KEYS[3] plans     -- zset
+-- KEYS[4] roster    -- zset
+-- KEYS[5] totals    -- hash
+-- KEYS[6] pace      -- hash
+-- KEYS[7] history:  -- stream, completed with a plan's name
+-- ARGV[1] name : str
+-- RETURNS {1 if it was there, else 0}
+redis.call('ZREM', plans_key, name, name .. '!')
+local was = redis.call('HDEL', plan_key, name)
+was = was + redis.call('HDEL', planned_key, name, name .. '!')
+was = was + redis.call('ZREM', roster_key, name)
+redis.call('DEL', history_prefix .. name)
+if was > 0 then
+  redis.call('HINCRBY', totals_key, 'unscheduled', 1)
+  local tenant = name:match('^[^/]+')
+  if redis.call('ZLEXCOUNT', roster_key, '[' .. tenant .. '/', '(' .. tenant .. '0') == 0 then
+    redis.call('HDEL', pace_key, tenant)
+  end
+end
+return { was > 0 and 1 or 0 }

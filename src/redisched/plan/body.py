@@ -1,0 +1,186 @@
+"""What is stored of a schedule, and the timetable that is made from it. Pure.
+
+The rule is stored as it was given (expression and zone, never an offset) and parsed when it is
+needed; parsed rules are remembered, because thousands of schedules share a few expressions.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from redisched import codec
+from redisched.clock import from_ms, to_ms
+from redisched.cron import Every, Rule, schedule_from_dict
+from redisched.cron.rule import seconds
+from redisched.cron.zones import zone
+from redisched.errors import InvalidSchedule, PayloadUndecodable
+from redisched.keys import DEFAULT_TENANT, encode_tenant, lane_of
+from redisched.plan.templates import render
+from redisched.policy import Misfire, Overlap
+
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_TENANT_CHARS: Final = 64  # what a lease's member has room for
+
+
+class PlanBody(msgspec.Struct, array_like=True, frozen=True):
+    """New fields go to the end, with a default: what is stored stays readable."""
+
+    schedule: str
+    tenant: str
+    rule: msgspec.Raw
+    call: str
+    args: msgspec.Raw
+    misfire: str = "once"
+    grace_ms: int = 3_600_000
+    overlap: str = "skip"
+    jitter_ms: int = 0
+    key: str | None = None
+    priority: str = "normal"
+    max_attempts: int = 5
+    timeout_ms: int | None = None
+    keep_ms: int | None = None
+    origin: str = ""  # the application that declares it in code
+    created_ms: int = 0
+    changed_ms: int = 0
+    note: str = ""  # why it is paused
+
+    def says_the_same(self, other: PlanBody) -> bool:
+        """Whether the two differ in nothing that somebody asked for."""
+        return _asked_for(self) == _asked_for(other)
+
+
+def _asked_for(body: PlanBody) -> PlanBody:
+    # An interval without an anchor gets the time of its registration as one: that is not a difference.
+    return msgspec.structs.replace(body, rule=_rule_asked_for(bytes(body.rule)), created_ms=0, changed_ms=0, note="")
+
+
+def _rule_asked_for(packed: bytes) -> msgspec.Raw:
+    stored = codec.decode_any(packed)
+    if isinstance(stored, dict) and stored.pop("anchored", None):
+        stored.pop("anchor", None)
+    return codec.raw(codec.encode(sorted(stored.items()) if isinstance(stored, dict) else stored))
+
+
+_decoder = msgspec.msgpack.Decoder(PlanBody)
+
+
+def encode_plan(body: PlanBody) -> bytes:
+    return codec.encode(body)
+
+
+def decode_plan(packed: bytes) -> PlanBody:
+    try:
+        return _decoder.decode(packed)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise PayloadUndecodable(f"this is no schedule of redisched: {packed[:60]!r}: {error}") from error
+
+
+def pack_rule(rule: Rule, now: datetime) -> msgspec.Raw:
+    """A rule as it is stored. An interval that names no phase counts from its registration."""
+    stored = rule.to_dict()
+    if isinstance(rule, Every) and (anchored := rule.anchored(now)) is not rule:
+        stored = anchored.to_dict() | {"anchored": True}
+    return codec.raw(codec.encode(stored))
+
+
+def check_schedule_name(name: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidSchedule(f"a schedule's name is 1 to 128 of A-Z a-z 0-9 _ . : - , not {name!r:.80}")
+
+
+@lru_cache(maxsize=65_536)
+def _tenant_part(tenant: str) -> str:
+    encoded = encode_tenant(tenant)
+    if len(encoded) <= _TENANT_CHARS:
+        return encoded
+    return "!" + blake2b(encoded.encode(), digest_size=12).hexdigest()
+
+
+def plan_name(tenant: str, schedule: str) -> str:
+    """`<tenant>/<schedule>`, as the store knows it."""
+    return f"{_tenant_part(tenant)}/{schedule}"
+
+
+def plan_range(tenant: str) -> tuple[str, str]:
+    """What all names of a tenant's plans lie between."""
+    part = _tenant_part(tenant)
+    return f"{part}/", f"{part}0"
+
+
+def job_prefix(tenant: str, schedule: str) -> str:
+    """What the ids of a schedule's occurrences begin with: `<schedule>@`, or `<tenant>/<schedule>@`."""
+    return f"{schedule}@" if tenant == DEFAULT_TENANT else f"{plan_name(tenant, schedule)}@"
+
+
+def local_time(rule: Rule, instant: datetime) -> datetime:
+    """An instant as the clocks of the rule's zone show it."""
+    name = getattr(rule, "tz", "UTC")
+    offset_s = 0 if name == "UTC" else zone(name).offset_at(seconds(instant))
+    return instant.astimezone(timezone(timedelta(seconds=offset_s)))
+
+
+class Timetable:
+    """A schedule, ready to be asked: its rule parsed, its policies opened."""
+
+    __slots__ = ("body", "grace_ms", "jitter_ms", "lane", "max_runs", "misfire", "name", "overlap", "rule")
+
+    def __init__(self, body: PlanBody) -> None:
+        self.body = body
+        self.rule = rule_of(bytes(body.rule))
+        self.misfire = _misfire_of(body.misfire)
+        self.overlap = _overlap_of(body.overlap)
+        self.grace_ms = body.grace_ms
+        self.jitter_ms = body.jitter_ms
+        self.max_runs = self.rule.max_runs
+        self.lane = lane_of(body.tenant, body.priority)
+        self.name = plan_name(body.tenant, body.schedule)
+
+    def next_ms(self, after_ms: int) -> int:
+        """The first nominal time later than `after_ms`; 0: there is none."""
+        found = self.rule.next(from_ms(after_ms))
+        return 0 if found is None else to_ms(found)
+
+    def look_ms(self, nominal_ms: int) -> int:
+        """When an occurrence is to run: its nominal time and its share of the jitter, which depends on nothing else."""
+        if not self.jitter_ms:
+            return nominal_ms
+        following = self.next_ms(nominal_ms)
+        width = min(self.jitter_ms + 1, following - nominal_ms) if following else self.jitter_ms + 1
+        digest = blake2b(f"{self.name}@{nominal_ms}".encode(), digest_size=8).digest()
+        return nominal_ms + int.from_bytes(digest, "big") % max(1, width)
+
+    @property
+    def counts_from_completion(self) -> bool:
+        return isinstance(self.rule, Every) and self.rule.after == "completion"
+
+    def key_of(self, nominal_ms: int) -> str | None:
+        """The idempotency key of an occurrence; None: its id."""
+        body = self.body
+        if body.key is None:
+            return None
+        return render(body.key, local_time(self.rule, from_ms(nominal_ms)), body.tenant, body.schedule)
+
+    def record(self, nominal_ms: int) -> bytes:
+        """The job of one occurrence."""
+        b = self.body
+        body = codec.Body(b.call, nominal_ms, b.args, self.key_of(nominal_ms), b.timeout_ms, b.keep_ms)
+        return codec.encode_record(self.lane, b.max_attempts, body)
+
+
+@lru_cache(maxsize=16_384)
+def rule_of(packed: bytes) -> Rule:
+    """The rule that was stored. Raises InvalidSchedule when it means nothing any more, say because its zone went."""
+    stored: Any = codec.decode_any(packed)
+    if isinstance(stored, dict):
+        stored.pop("anchored", None)
+    return schedule_from_dict(stored)
+
+
+_misfire_of = lru_cache(maxsize=1_024)(Misfire.parse)
+_overlap_of = lru_cache(maxsize=1_024)(Overlap.parse)

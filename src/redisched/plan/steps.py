@@ -1,0 +1,197 @@
+"""What a schedule does when its time has come. Pure: a timetable, where it stands and what time it is give a step.
+
+The step is a proposal: `lua/fire.lua` takes it only if the schedule is still where it was seen, and
+decides itself what depends on what runs (overlap) and on the tenant's pace.
+
+An occurrence that is up to TOLERANCE late is made as if it were in time: a scheduler was busy, or
+restarted. What is later was missed, and the misfire policy says what becomes of it:
+
+    SKIP       nothing, but one that is in time is made
+    RUN_ONCE   the newest is made, if it is not older than the grace
+    run_all    those not older than the grace are made one by one, the newest `max`, the oldest first
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from redisched.clock import to_ms
+from redisched.cron import Every
+from redisched.plan.body import Timetable
+from redisched.plan.standing import Mode, Standing
+
+TOLERANCE_MS: Final = 10_000
+WALK: Final = 5_000  # occurrences looked at in one step; about 15 ms
+FROM_COMPLETION: Final = -1  # as a next time: not known before the run ends
+
+
+class Step(NamedTuple):
+    """For `lua/fire.lua`, in the order of its words."""
+
+    kind: str  # f: make an occurrence, l: make the last one, p: only pass on, c: see whether the run has ended
+    version: int
+    cursor_ms: int
+    occurrence_ms: int
+    at_ms: int
+    next_ms: int  # 0: it has ended; FROM_COMPLETION
+    look_ms: int
+    missed: int
+    skipped: int
+    catch_ms: int
+    overlap: str
+    most: int
+
+    @property
+    def words(self) -> str:
+        return " ".join(map(str, self))
+
+
+def next_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
+    """What to do with a schedule that is looked at."""
+    cursor = standing.cursor_ms
+    if standing.mode is Mode.RUNNING:
+        return _step(table, standing, "c", 0, 0)
+    if standing.mode is Mode.RAN:
+        return _pass(table, standing, table.next_ms(cursor))
+    if not cursor or _is_used_up(table, standing.made):
+        return _pass(table, standing, 0)
+    look_ms = table.look_ms(cursor)
+    if look_ms > now_ms:
+        return _pass(table, standing, cursor)
+    if table.counts_from_completion:
+        return _fire(table, standing, cursor, FROM_COMPLETION)
+    if standing.mode is Mode.HELD and not standing.catch_ms:
+        return _fire_held(table, standing, now_ms)
+    if standing.catch_ms and cursor <= standing.catch_ms and table.misfire.kind == "all":
+        # Chosen when the catch-up began: its age is measured then, not now.
+        late = now_ms - look_ms > TOLERANCE_MS
+        return _fire(table, standing, cursor, table.next_ms(cursor), catch_ms=standing.catch_ms if late else 0)
+    if now_ms - look_ms <= TOLERANCE_MS:
+        return _fire(table, standing, cursor, table.next_ms(cursor))
+    return _late_step(table, standing, now_ms)
+
+
+def backfill_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
+    """The next occurrence of a backfill: one after the other, each in its turn."""
+    last_ms, _ = standing.range
+    cursor = standing.cursor_ms
+    if not cursor or cursor > last_ms:
+        return _pass(table, standing, 0)
+    following = table.next_ms(cursor)
+    if following > last_ms:
+        following = 0
+    step = _fire(table, standing, cursor, following, catch_ms=standing.catch_ms)
+    return step._replace(kind="f", look_ms=now_ms, at_ms=now_ms)
+
+
+def count_between(table: Timetable, first_ms: int, last_ms: int, limit: int) -> tuple[int, int]:
+    """How many occurrences lie in a range, and the first of them. Counts no further than `limit` + 1."""
+    found = first = table.next_ms(first_ms - 1)
+    count = 0
+    while found and found <= last_ms and count <= limit:
+        count += 1
+        found = table.next_ms(found)
+    return count, first
+
+
+def _late_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
+    """The cursor was missed: what becomes of it and of all that are due."""
+    keep = table.misfire.keep
+    if (jump := _jump(table, standing, now_ms, keep)) is not None:
+        return jump
+    limit = max(WALK, 2 * keep)
+    due, following = _due(table, standing.cursor_ms, now_ms, limit)
+    if len(due) == limit and following and table.look_ms(following) <= now_ms:
+        # More than can be looked at: all but the newest of these are passed over in any case.
+        return _pass(table, standing, due[-keep], missed=len(due) - keep, look_ms=now_ms)
+    newest_late_ms = now_ms - table.look_ms(due[-1])
+    if table.misfire.kind == "skip":
+        if newest_late_ms <= TOLERANCE_MS:
+            return _fire(table, standing, due[-1], following, missed=len(due) - 1)
+        return _pass(table, standing, following, missed=len(due))
+    # Waiting for its turn does not make it older.
+    oldest_ms = (standing.catch_ms or now_ms) - table.grace_ms
+    kept = [nominal for nominal in due[-keep:] if table.look_ms(nominal) >= oldest_ms]
+    if not kept:
+        return _pass(table, standing, following, missed=len(due))
+    first = kept[0]
+    catch_ms = now_ms if now_ms - table.look_ms(first) > TOLERANCE_MS else 0
+    then = kept[1] if len(kept) > 1 else following
+    return _fire(table, standing, first, then, missed=len(due) - len(kept), catch_ms=catch_ms)
+
+
+def _jump(table: Timetable, standing: Standing, now_ms: int, keep: int) -> Step | None:
+    """An interval that passed very often: computed, not walked."""
+    if not isinstance(table.rule, Every):
+        return None
+    interval_ms = round(table.rule.interval.total_seconds() * 1000)
+    until_ms = now_ms if table.rule.end is None else min(now_ms, to_ms(table.rule.end))
+    passed = (until_ms - standing.cursor_ms) // interval_ms - keep - 1
+    if passed <= WALK:
+        return None
+    return _pass(table, standing, standing.cursor_ms + passed * interval_ms, missed=passed, look_ms=now_ms)
+
+
+def _due(table: Timetable, cursor_ms: int, now_ms: int, limit: int) -> tuple[list[int], int]:
+    """The occurrences that are due, at most `limit`, and the one after them."""
+    due = [cursor_ms]
+    following = table.next_ms(cursor_ms)
+    while following and table.look_ms(following) <= now_ms and len(due) < limit:
+        due.append(following)
+        following = table.next_ms(following)
+    return due, following
+
+
+def _fire_held(table: Timetable, standing: Standing, now_ms: int) -> Step:
+    """It waited for the end of the one before it. What became due behind it is left out: one may wait."""
+    due, following = _due(table, standing.cursor_ms, now_ms, WALK)
+    return _fire(table, standing, standing.cursor_ms, following, skipped=len(due) - 1)
+
+
+def _is_used_up(table: Timetable, made: int) -> bool:
+    return table.max_runs is not None and made >= table.max_runs
+
+
+def _fire(
+    table: Timetable,
+    standing: Standing,
+    nominal_ms: int,
+    next_ms: int,
+    missed: int = 0,
+    skipped: int = 0,
+    catch_ms: int = 0,
+) -> Step:
+    # The last one ends the schedule only if it is made: an overlap may leave it out.
+    kind = "l" if _is_used_up(table, standing.made + 1) else "f"
+    step = _step(table, standing, kind, nominal_ms, next_ms, missed, skipped)
+    return step._replace(at_ms=table.look_ms(nominal_ms), catch_ms=catch_ms)
+
+
+def _pass(table: Timetable, standing: Standing, next_ms: int, missed: int = 0, look_ms: int | None = None) -> Step:
+    step = _step(table, standing, "p", 0, next_ms, missed)
+    return step if look_ms is None else step._replace(look_ms=look_ms)
+
+
+def _step(
+    table: Timetable,
+    standing: Standing,
+    kind: str,
+    nominal_ms: int,
+    next_ms: int,
+    missed: int = 0,
+    skipped: int = 0,
+) -> Step:
+    return Step(
+        kind,
+        standing.version,
+        standing.cursor_ms,
+        nominal_ms,
+        0,
+        next_ms,
+        table.look_ms(next_ms) if next_ms > 0 else 0,
+        missed,
+        skipped,
+        0,
+        table.overlap.letter,
+        table.overlap.max_running,
+    )

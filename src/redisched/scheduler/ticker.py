@@ -1,0 +1,90 @@
+"""Fires schedules: looks at those whose time has come, computes their next times, makes their occurrences.
+
+What is read may be old when it is used, and any number of tickers may do the same at once: the script
+fires a schedule only from where it was seen, so whoever comes second changes nothing. Next times are
+computed here, because cron is Python; what depends on the store (overlap, pace) is decided there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any
+
+from redisched.errors import InvalidSchedule, PayloadUndecodable
+from redisched.plan import Standing, Step, Timetable, backfill_step, decode_plan, next_step
+from redisched.settings import SchedulerSettings
+from redisched.store import Store
+from redisched.store.plans import Seen
+
+log = logging.getLogger("redisched.scheduler")
+
+MOVED, MADE = 0, 1
+LARGE = 10  # a catch-up of so many missed occurrences in one look is worth a line
+_POSTPONE = "x 0 0 0 0 0 0 0 0 0 s 0"
+
+
+class Ticker:
+    def __init__(self, store: Store, shard: int, settings: SchedulerSettings) -> None:
+        self._store = store
+        self._shard = shard
+        self._settings = settings
+        self._caller = store.caller()
+        self._alarm = asyncio.Event()
+        self.next_ms = -1  # until the next schedule is due; -1: none
+        self.made = 0
+
+    def ring(self) -> None:
+        """A schedule is due earlier than we sleep."""
+        self._alarm.set()
+
+    async def run(self) -> None:
+        while True:
+            self._alarm.clear()
+            if await self.run_once() == 0:
+                await self._sleep()
+
+    async def run_once(self) -> int:
+        """Looks at one batch of schedules; answers how many it moved on."""
+        now_ms, self.next_ms, seen = await self._store.peek(self._shard, self._settings.batch)
+        if not seen:
+            return 0
+        steps: list[Any] = []
+        missed = late = 0
+        for one in seen:
+            step = self._add(one, now_ms, steps)
+            if step is not None:
+                missed += step.missed
+                late += step.catch_ms == now_ms
+        s = self._settings
+        answers = await self._store.fire(self._shard, self._caller, (s.catch_up_factor, s.catch_up_per_hour), steps)
+        if missed + late >= LARGE:
+            facts = {"shard": self._shard, "schedules": late, "passed_over": missed}
+            log.warning("occurrences were missed, catching up", extra=facts)
+        counts = Counter(answers)
+        self.made += counts[MADE]
+        return len(answers) - counts[MOVED]
+
+    def _add(self, seen: Seen, now_ms: int, steps: list[Any]) -> Step | None:
+        try:
+            standing = Standing.parse(seen.state)
+            table = Timetable(decode_plan(seen.body))
+            step = (backfill_step if seen.name.endswith("!") else next_step)(table, standing, now_ms)
+        except (PayloadUndecodable, InvalidSchedule) as error:
+            # Broken, or a part of it is missing. The sweep mends what it can; it must not be in the way meanwhile.
+            log.error("schedule cannot be read", extra={"schedule": seen.name, "error": str(error)})
+            steps += (seen.name, "", "", _POSTPONE)
+            return None
+        record = table.record(step.occurrence_ms) if step.occurrence_ms else b""
+        steps += (seen.name, table.lane, record, step.words)
+        return step
+
+    async def _sleep(self) -> None:
+        longest_s = self._settings.look_s
+        sleep_s = longest_s if self.next_ms < 0 else min(self.next_ms / 1000, longest_s)
+        try:
+            async with asyncio.timeout(sleep_s):
+                await self._alarm.wait()
+        except TimeoutError:
+            pass
