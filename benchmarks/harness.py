@@ -98,17 +98,21 @@ class Bench:
         environment = {**os.environ, "REDISCHED_URL": self.url}
         if file is not None:
             environment["REDISCHED_BENCH_FILE"] = str(file)
-        command = [
-            sys.executable,
-            "-m",
-            "redisched",
-            "worker",
-            "benchmarks.app:sched",
-            "--log-level",
-            "ERROR",
-            *options,
-        ]
-        host = Host(subprocess.Popen(command, env=environment, cwd=Path(__file__).parent.parent))
+        command = ["worker", "benchmarks.app:sched", "--log-level", "ERROR", *options]
+        with self._process(command, environment) as host:
+            yield host
+
+    @contextmanager
+    def schedulers(self, namespace: str) -> Iterator[Host]:
+        """`redisched scheduler`: one process, without workers."""
+        command = ["scheduler", "--url", self.url, "--namespace", namespace, "--log-level", "ERROR"]
+        with self._process(command, {**os.environ}) as host:
+            yield host
+
+    @contextmanager
+    def _process(self, command: list[str], environment: dict[str, str]) -> Iterator[Host]:
+        words = [sys.executable, "-m", "redisched", *command]
+        host = Host(subprocess.Popen(words, env=environment, cwd=Path(__file__).parent.parent))
         try:
             yield host
         finally:

@@ -48,6 +48,26 @@ def rows(results: list[dict[str, Any]]) -> list[tuple[str, str]]:
                     f"all running elsewhere after {r['running_again_after_s']} s, {r['lost']} lost",
                 )
             )
+    if storm := by_name.get("cron_storm"):
+        found += _storm_rows(storm)
+    return found
+
+
+def _storm_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
+    storm, late, ratio = figures["storm"], figures["lateness"], figures["lateness_ratio"]
+    found = [
+        (
+            f"{storm['schedules']:,} schedules due at one instant, one scheduler",
+            f"all ready in {storm['ready_s']:.1f} s: {storm['ready_per_s']:,} occurrences/s",
+        ),
+        ("CPU time an occurrence", ", ".join(f"{who} {us} us" for who, us in storm["cpu_us"].items())),
+        ("memory of a schedule", f"{figures['bytes_a_schedule']:.0f} bytes"),
+    ]
+    for what, at in late.items():
+        count, _, rest = what.partition("_registered")
+        words = f"lateness of {figures['due_each_second']:,} schedules a second, {int(count):,} registered"
+        found.append((words + rest.replace("_", " "), f"p50 {at['p50_ms']:.0f} ms, p99 {at['p99_ms']:.0f} ms"))
+    found.append(("lateness among many / among few", f"p50 {ratio['p50_ms']}x, p99 {ratio['p99_ms']}x"))
     return found
 
 

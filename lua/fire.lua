@@ -89,6 +89,7 @@ local function hold(name, s, mode, occurrence, catch, at)
 end
 
 local function advance(name, s, next_one, look, catch)
+  local is_backfill = name:sub(-1) == '!'
   s.cursor, s.catch = next_one, catch
   if next_one == '-1' then
     s.cursor, s.mode = '0', 'c'
@@ -98,6 +99,9 @@ local function advance(name, s, next_one, look, catch)
     gone[#gone + 1] = name
   else
     s.mode = '-'
+    if tonumber(look) > now and not is_backfill then
+      s.catch = '0' -- nothing is due any more: the catch-up is over
+    end
     look_at(name, tonumber(look))
   end
 end
@@ -106,8 +110,7 @@ local function step(name, lane, record, words)
   local kind, version, cursor, occurrence, at, next_one, look, missed, skipped, catch, overlap, most =
     words:match('^(%a) (%d+) (%d+) (%S+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%d+)$')
   if kind == 'x' then
-    -- Nothing can be done with it, and the sweep will tell. It must not be in the way meanwhile.
-    look_at(name, now + WAIT_MS)
+    look_at(name, now + WAIT_MS) -- the sweep will tell; it must not be in the way meanwhile
     return PASSED
   end
   local s, plan = states[name], name:gsub('!$', '')
@@ -115,8 +118,7 @@ local function step(name, lane, record, words)
   if not s or not parent or (not is_asked and (s.version ~= version or s.cursor ~= cursor)) then
     return MOVED
   elseif not is_asked and (s.mode == 'p' or s.mode == 'e') then
-    -- Not enabled, and yet it was looked at: a foreign hand put it there.
-    gone[#gone + 1] = name
+    gone[#gone + 1] = name -- not enabled, and yet it was looked at: a foreign hand put it there
     return MOVED
   end
   if kind == 'p' then
@@ -164,7 +166,7 @@ local function step(name, lane, record, words)
     live = {}
   end
   make(occurrence_id(plan, occurrence), lane, tonumber(at), record)
-  if limit > 0 then
+  if limit > 0 or next_one == '-1' then
     remember(parent, live, occurrence)
   end
   -- What became due while it was held is left out: one may wait.
@@ -204,9 +206,5 @@ for _, name in ipairs(gone) do
   end
 end
 store_paces(pace_key)
-for what, count in pairs(counts) do
-  if count > 0 then
-    redis.call('HINCRBY', totals_key, what, count)
-  end
-end
+tally_totals(totals_key, counts)
 return answer_once(call_key, seq, answer)

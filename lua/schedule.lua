@@ -10,9 +10,9 @@
 -- ARGV[2] seq : int       -- the caller's call number
 -- ARGV[3] quota : int     -- schedules a tenant may have
 -- ARGV[4] others : int    -- how many the tenant has in other shards
--- ARGV[5] kept : str      -- runs kept of each
+-- ARGV[5] kept : str      -- runs kept of each (or =)
 -- ARGV[6] keep_ms : str   -- and for how long
--- ARGV[7] wanted : rest   -- per schedule: plan, version it is seen with (0: it is new), body, mode (or =), cursor (or =), look (or =)
+-- ARGV[7] wanted : rest   -- per schedule: plan, version it is seen with (0: it is new), body, mode (or =), cursor (or =; + before it keeps the counts), look (or =; 0: now)
 -- RETURNS {new version each; 0: over the quota; -1 - version of what was found instead}
 -- @include clock
 -- @include once
@@ -23,7 +23,7 @@ if before then
   return before
 end
 local now = clock(now_ms)
-local answer, earliest, rooms = {}, nil, {}
+local answer, earliest, rooms, stored = {}, nil, {}, 0
 for n = wanted, #ARGV, 6 do
   local name, seen, body, mode, cursor, look = unpack(ARGV, n, n + 5)
   local raw = redis.call('HGET', planned_key, name)
@@ -39,11 +39,17 @@ for n = wanted, #ARGV, 6 do
   else
     if not s then
       s = { version = '0', cursor = '0', mode = '-', made = 0, missed = 0, skipped = 0, catch = '0', live = '-' }
-      rooms[tenant] = (rooms[tenant] or 0) - 1
+      if not raw then
+        rooms[tenant] = rooms[tenant] - 1
+      end
     end
     s.version = string.format('%.0f', tonumber(s.version) + 1)
-    s.kept, s.keep_ms = kept, keep_ms
-    if cursor ~= '=' then
+    if kept ~= '=' then
+      s.kept, s.keep_ms = kept, keep_ms
+    end
+    if cursor:sub(1, 1) == '+' then
+      s.cursor = cursor:sub(2)
+    elseif cursor ~= '=' then
       -- Another rule: what the old one was owed is forgotten, and its runs are not counted against the new one.
       s.cursor, s.catch, s.made = cursor, '0', 0
     end
@@ -62,10 +68,13 @@ for n = wanted, #ARGV, 6 do
       earliest = math.min(earliest or at, at)
     end
     answer[#answer + 1] = tonumber(s.version)
+    stored = stored + 1
   end
 end
 if earliest then
   ring_alarm(alarm_key, plans_key, earliest)
 end
-redis.call('HINCRBY', totals_key, 'scheduled', #answer)
+if stored > 0 then
+  redis.call('HINCRBY', totals_key, 'scheduled', stored)
+end
 return answer_once(call_key, seq, answer)

@@ -6,8 +6,15 @@
 -- KEYS[5] totals    -- hash
 -- KEYS[6] pace      -- hash
 -- KEYS[7] history:  -- stream, completed with a plan's name
--- ARGV[1] name : str
+-- KEYS[8] call      -- string, the caller's own
+-- ARGV[1] seq : int   -- the caller's call number
+-- ARGV[2] name : str
 -- RETURNS {1 if it was there, else 0}
+-- @include once
+local before = answered(call_key, seq)
+if before then
+  return before
+end
 redis.call('ZREM', plans_key, name, name .. '!')
 local was = redis.call('HDEL', plan_key, name)
 was = was + redis.call('HDEL', planned_key, name, name .. '!')
@@ -20,4 +27,4 @@ if was > 0 then
     redis.call('HDEL', pace_key, tenant)
   end
 end
-return { was > 0 and 1 or 0 }
+return answer_once(call_key, seq, { was > 0 and 1 or 0 })

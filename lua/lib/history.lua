@@ -39,13 +39,7 @@ local function note_end(k, now, id, run, size)
   end
   note_run(k, now, s, plan, occurrence, run, size or 0)
   local woken = false
-  if s.mode == 'c' then
-    -- Its next time is counted from now; the scheduler computes it.
-    s.mode, s.cursor = 'd', string.format('%.0f', now)
-    redis.call('HSET', k.planned, plan, seal_plan(s))
-    redis.call('ZADD', k.plans, now, plan)
-    woken = true
-  elseif s.mode == 'w' then
+  if s.mode == 'c' or s.mode == 'w' then
     redis.call('ZADD', k.plans, now, plan)
     woken = true
   end

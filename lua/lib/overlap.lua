@@ -25,7 +25,10 @@ end
 local function remember(s, live, occurrence)
   local list = {}
   for n = math.max(1, #live - LIVE_KEPT + 2), #live do
-    list[#list + 1] = live[n][3]
+    -- A backfill may come to one that lives.
+    if live[n][3] ~= occurrence then
+      list[#list + 1] = live[n][3]
+    end
   end
   list[#list + 1] = occurrence
   s.live = table.concat(list, ',')

@@ -11,3 +11,12 @@ local function tally_all(tally_key, place, counts, sign)
     tally_add(tally_key, place, tenant, sign * count)
   end
 end
+
+-- What a shard did since it was made, by kind of event; see `totals`.
+local function tally_totals(totals_key, counts)
+  for what, count in pairs(counts) do
+    if count > 0 then
+      redis.call('HINCRBY', totals_key, what, count)
+    end
+  end
+end

@@ -107,7 +107,7 @@ class Keys:
         """The shard that a job lives in: its tenant's, except that the default tenant is spread over all."""
         # All occurrences of a schedule live with it: `<schedule>@<nominal ms>`.
         name = job_id.partition("@")[0] if tenant == DEFAULT_TENANT else tenant
-        return zlib.crc32(name.encode()) % len(self.shards)
+        return zlib.crc32(name.encode("utf-8", "surrogatepass")) % len(self.shards)
 
 
 def prefix_of(key: bytes) -> bytes:

@@ -111,6 +111,7 @@ class PlanView:
     version: int
     call: str
     rule: dict[str, Any]
+    cursor: str = ""  # `plans(after=...)` goes on behind it
     words: str = ""  # the rule as a sentence
     waits_for: str = ""  # why it does not fire at its next time
     next_at: datetime | None = None  # nominal

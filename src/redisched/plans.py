@@ -7,7 +7,7 @@ the schedule is still at the version that was seen; reading changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -15,7 +15,14 @@ import msgspec
 
 from redisched.clock import from_ms, to_ms
 from redisched.cron.rule import Rule, aware
-from redisched.errors import InvalidSchedule, PayloadUndecodable, QuotaExceeded, ScheduleChanged, UnknownSchedule
+from redisched.errors import (
+    InvalidSchedule,
+    PayloadUndecodable,
+    QuotaExceeded,
+    ScheduleChanged,
+    StoreError,
+    UnknownSchedule,
+)
 from redisched.handles import Job
 from redisched.ids import random_name
 from redisched.keys import DEFAULT_TENANT
@@ -23,6 +30,7 @@ from redisched.model import BackfillView, PlanRun, PlanView
 from redisched.plan import PlanBody, Standing, Timetable, count_between, decode_plan, encode_plan, job_prefix, plan_name
 from redisched.plan.body import check_schedule_name, pack_rule, plan_range
 from redisched.plan.standing import Mode
+from redisched.plan.templates import is_text
 from redisched.plan.views import plan_run, view_of
 from redisched.settings import ClientSettings
 from redisched.store import Store
@@ -148,22 +156,24 @@ class PlanBook:
                 # The same rule: it goes on where it stands, with the anchor it has.
                 wanted = msgspec.structs.replace(wanted, rule=body.rule)
                 mode = cursor = "="
+                if standing.mode in (Mode.HELD, Mode.TURN):
+                    look = "="  # it waits for something else than a time
         wanted = msgspec.structs.replace(wanted, created_ms=created_ms, changed_ms=now_ms, note=note)
         table = Timetable(wanted)
         if not cursor:
             first_ms = table.next_ms(now_ms)
             if not first_ms:
                 raise InvalidSchedule(
-                    f"{table.rule!r} never fires after {from_ms(now_ms).isoformat()}: its end has passed"
+                    f"{table.rule!r} never fires after {from_ms(now_ms).isoformat()}: nothing of it is left"
                 )
             cursor, look = str(first_ms), str(table.look_ms(first_ms))
         row = [table.name, standing.version if standing else 0, encode_plan(wanted), mode, cursor, look]
         return await self._send(wanted.schedule, wanted.tenant, row)
 
-    async def _send(self, name: str, tenant: str, row: Sequence[Any]) -> int:
+    async def _send(self, name: str, tenant: str, row: Sequence[Any], *, keeps_history: bool = False) -> int:
         shard, quota = self.shard_of(name, tenant), self._settings.max_schedules
         others = await self.count(tenant, without=shard) if tenant == DEFAULT_TENANT and not row[1] else 0
-        (answer,) = await self._store.schedule(shard, self._caller, quota, others, row)
+        (answer,) = await self._store.schedule(shard, self._caller, quota, others, row, keeps_history=keeps_history)
         if answer == 0:
             raise QuotaExceeded(
                 f"tenant {tenant!r} has {quota:,} schedules, which is its quota: delete some, "
@@ -173,8 +183,8 @@ class PlanBook:
 
     async def set_paused(self, name: str, tenant: str, *, paused: bool, note: str = "") -> int:
         """The new version; the old one when it was so already."""
-        if not isinstance(note, str) or len(note) > MAX_NOTE_CHARS:
-            raise InvalidSchedule(f"a note is at most {MAX_NOTE_CHARS} characters")
+        if not isinstance(note, str) or len(note) > MAX_NOTE_CHARS or not is_text(note):
+            raise InvalidSchedule(f"a note is at most {MAX_NOTE_CHARS} characters, not {note!r:.80}")
         for _ in range(_TRIES):
             body, standing = await self._find(name, tenant)
             if (standing.mode is Mode.PAUSED) is paused and (not paused or note in ("", body.note)):
@@ -186,14 +196,18 @@ class PlanBook:
             if not paused and not standing.cursor_ms:
                 # It counts from the end of its run, and was paused while that lasted.
                 mode = "c"
-            row = [plan_name(tenant, name), standing.version, encode_plan(changed), mode, "=", "0"]
-            if (answer := await self._send(name, tenant, row)) > 0:
+            cursor = "="
+            if standing.mode is Mode.RAN:
+                # Its run has ended and nobody has looked yet: its next time is known now.
+                cursor = f"+{Timetable(body).next_ms(standing.cursor_ms)}"
+            row = [plan_name(tenant, name), standing.version, encode_plan(changed), mode, cursor, "0"]
+            if (answer := await self._send(name, tenant, row, keeps_history=True)) > 0:
                 return answer
         raise ScheduleChanged(name, standing.version, -1 - answer)
 
     async def delete(self, name: str, tenant: str) -> bool:
         check_schedule_name(name)
-        return await self._store.unschedule(self.shard_of(name, tenant), plan_name(tenant, name))
+        return await self._store.unschedule(self.shard_of(name, tenant), self._caller, plan_name(tenant, name))
 
     async def trigger(self, name: str, tenant: str) -> Job[Any]:
         body, standing = await self._find(name, tenant)
@@ -212,6 +226,11 @@ class PlanBook:
         first_ms, last_ms = to_ms(aware("start", start)), to_ms(aware("end", end))
         if last_ms < first_ms:
             raise InvalidSchedule(f"the end {end.isoformat()} is before the start {start.isoformat()}")
+        if last_ms > (now_ms := await self._store.clock_ms()):
+            raise InvalidSchedule(
+                f"the end {end.isoformat()} is yet to come (it is {from_ms(now_ms).isoformat()}): "
+                f"a backfill makes what is past, the schedule itself the rest"
+            )
         table = Timetable(body)
         if table.counts_from_completion:
             raise InvalidSchedule(f"schedule {name!r} counts from the end of its runs: it has no times in the past")
@@ -231,17 +250,26 @@ class PlanBook:
             raise InvalidSchedule(f"a backfill of schedule {name!r} is under way: wait for its end, or stop it")
         return Backfill(self, name, tenant, count)
 
-    async def remember_declared(self, origin: str, declared: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Notes which schedules an application declares in code; answers those it declared before and no more."""
-        key, client = self._store.keys.declared, self._store.client
-        raw = await self._store.read(lambda: client.hget(key, origin))
+    async def undeclared(self, origin: str, declared: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Tenant and name of the schedules that an application declared in code once and no more. One that was
+        made anew by hand since then is not among them."""
+        raw = await self._store.read(lambda: self._store.client.hget(self._store.keys.declared, origin))
         before = [(str(tenant), str(name)) for tenant, name in msgspec.json.decode(raw)] if raw else []
-        gone = [one for one in before if one not in declared]
-        gone = [(tenant, name) for tenant, name in gone if (await self._read(name, tenant))[0] is not None]
-        if declared or gone or raw:
-            noted = msgspec.json.encode([*declared, *gone])
-            await self._store.read(lambda: client.hset(key, origin, noted))
+        gone = []
+        for tenant, name in before:
+            if (tenant, name) not in declared:
+                body, _ = await self._read(name, tenant)
+                if body is not None and body.origin == origin:
+                    gone.append((tenant, name))
         return gone
+
+    async def note_declared(self, origin: str, names: Sequence[tuple[str, str]]) -> None:
+        """Notes what an application declares, and what it declared before and nobody removed."""
+        key, client = self._store.keys.declared, self._store.client
+        if names:
+            await self._store.read(lambda: client.hset(key, origin, msgspec.json.encode(names)))
+        else:
+            await self._store.read(lambda: client.hdel(key, origin))
 
     async def stop_backfill(self, name: str, tenant: str) -> bool:
         shard, plan = self.shard_of(name, tenant), plan_name(tenant, name)
@@ -257,11 +285,10 @@ class PlanBook:
         return view
 
     async def page(self, tenant: str | None = None, after: str = "", limit: int = 50) -> list[PlanView]:
-        """Schedules in the order of their names; `after`: the last name of the page before (with a tenant), or its
-        `<tenant>/<name>`."""
+        """Schedules in the order of their names; `after`: the `cursor` of the last one of the page before."""
         store = self._store
         low, high = plan_range(tenant) if tenant is not None else ("", "")
-        begin = f"({low}{after}" if after else f"[{low}" if low else "-"
+        begin = f"({low}{after.removeprefix(low)}" if after else f"[{low}" if low else "-"
         names: list[tuple[str, int]] = []
         for shard, keys in enumerate(store.keys.shards):
             if tenant not in (None, DEFAULT_TENANT) and shard != store.keys.shard_of(str(tenant), ""):
@@ -330,8 +357,12 @@ class PlanBook:
 
     async def _find(self, name: str, tenant: str) -> tuple[PlanBody, Standing]:
         body, standing = await self._read(name, tenant)
-        if body is None or standing is None:
+        if body is None and standing is None:
             raise _unknown(name, tenant)
+        if body is None or standing is None:
+            raise StoreError(
+                f"schedule {name!r} of tenant {tenant!r} is broken: `redisched doctor` says how; replace or delete it"
+            )
         return body, standing
 
 

@@ -37,6 +37,7 @@ class Declared:
 
     body: PlanBody
     rule: Rule
+    handler: Handler[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Recurring(ABC):
         return Plan(self.book, name, tenant)
 
     async def plans(self, tenant: str | None = None, *, after: str = "", limit: int = 50) -> list[PlanView]:
-        """Schedules in the order of their names, a page at a time: `after` is the last name of the page before."""
+        """Schedules in the order of their names, a page at a time: `after` is the `cursor` of the last one before."""
         return await self.book.page(tenant, after, limit)
 
     # -- schedules in code
@@ -144,12 +145,18 @@ class Recurring(ABC):
                 raise ConfigError(f"schedule {chosen!r}: its job must need no arguments: {error}") from None
             parts = (tenant, misfire, grace, overlap, jitter, idempotency_key, priority)
             body = self._plan_body(chosen, call, rule, *parts)
-            if (tenant, chosen) in self._declared and self._declared[tenant, chosen].body.call != body.call:
+            old = self._declared.get((tenant, chosen))
+            if old is not None and (old.handler is handler or old.body.call != body.call):
                 raise ConfigError(f"two schedules are named {chosen!r}; give one of them another: name=...")
-            self._declared[tenant, chosen] = Declared(body, rule)
+            self._declared[tenant, chosen] = Declared(body, rule, handler)
             return handler
 
         return declare
+
+    @property
+    def declared_schedules(self) -> list[tuple[str, str]]:
+        """Tenant and name of the schedules that the code declares."""
+        return list(self._declared)
 
     async def put_schedules(self, origin: str = "") -> Placed:
         """Puts the schedules that the code declares in place; a worker does so when it starts. `origin`: whose they
@@ -162,19 +169,24 @@ class Recurring(ABC):
                 _check_keys(body, declared.rule, await self.store.clock_ms())
             _, is_new = await self.book.put(body, declared.rule)
             (changed if is_new else unchanged).append(name)
-        undeclared = await self.book.remember_declared(origin, list(self._declared))
+        undeclared = await self.undeclared_schedules(origin)
+        await self.book.note_declared(origin, [*self._declared, *undeclared])
         for tenant, name in undeclared:
             facts = {"schedule": name, "tenant": tenant, "app": origin}
             log.warning("the code declares this schedule no more; `redisched schedules prune` removes it", extra=facts)
         return Placed(tuple(changed), tuple(unchanged), tuple(undeclared))
 
+    async def undeclared_schedules(self, origin: str = "") -> list[tuple[str, str]]:
+        """Tenant and name of those that the code of `origin` declared once and no more."""
+        return await self.book.undeclared(origin, self._declared)
+
     async def prune_schedules(self, origin: str = "") -> list[tuple[str, str]]:
-        """Deletes the schedules that `put_schedules` reported; answers tenant and name of each."""
-        gone = (await self.put_schedules(origin)).undeclared
+        """Deletes those; answers tenant and name of each."""
+        gone = await self.undeclared_schedules(origin)
         for tenant, name in gone:
             await self.book.delete(name, tenant)
-        await self.book.remember_declared(origin, list(self._declared))
-        return list(gone)
+        await self.book.note_declared(origin, list(self._declared))
+        return gone
 
     def _plan_body(
         self,
@@ -230,7 +242,7 @@ def _check_keys(body: PlanBody, rule: Rule, now_ms: int) -> None:
     """Two occurrences with the same key would be taken for one another by whoever trusts it."""
     assert body.key is not None
     seen: dict[str, str] = {}
-    for nominal in rule.preview(from_ms(now_ms), KEYS_COMPARED):
+    for nominal in rule.preview(from_ms(now_ms), min(KEYS_COMPARED, rule.max_runs or KEYS_COMPARED)):
         key = render(body.key, local_time(rule, nominal), body.tenant, body.schedule)
         if key in seen:
             raise InvalidSchedule(

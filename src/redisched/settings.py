@@ -93,7 +93,8 @@ class SchedulerSettings:
     sweep_s: float = 600.0  # how often broken schedules are looked for
 
     def __post_init__(self) -> None:
-        check_positive("batch", self.batch, "500")
+        if not 1 <= self.batch <= 1_000:
+            raise ConfigError(f"batch is 1 to 1000, not {self.batch!r} (for example batch=500)")
         check_positive("look_s", self.look_s, "1")
         check_positive("recover_s", self.recover_s, "1")
         check_positive("catch_up_factor", self.catch_up_factor, "2")

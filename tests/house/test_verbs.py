@@ -37,7 +37,9 @@ def test_every_script_has_a_method_and_a_test(path: Path) -> None:
 
 def test_every_call_of_the_store_is_a_script() -> None:
     # A name that is no file fails only when it is called.
-    called = set(re.findall(r"self\.call(?:_waiting)?\(\s*\"(\w+)\"", inspect.getsource(Store) + inspect.getsource(PlanCalls)))
+    called = set(
+        re.findall(r"self\.call(?:_waiting)?\(\s*\"(\w+)\"", inspect.getsource(Store) + inspect.getsource(PlanCalls))
+    )
     assert called == {path.stem for path in SCRIPTS}
 
 

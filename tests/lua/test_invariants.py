@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.support.floor import Floor
+from tests.support.floor import PLAN, Floor, run_of
 from tests.support.invariants import check_invariants
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +21,11 @@ async def fill(floor: Floor) -> None:
     await floor.client.zadd(floor.keys.overflow("acme"), {"acme/over": 1})
     await floor.client.hset(floor.keys["jobs"], "over", await floor.record("r1"))
     await floor.client.hset(floor.keys["ringed"], "acme", "nN 0")
+    await floor.plan(PLAN, "acme/paused")
+    await floor.plan("acme/paused", seen=1, mode="p")
+    await floor.call("backfill", floor.now, 0, PLAN, 1, 2, 2)
+    await floor.store.stale(0, [f"{PLAN}@1", run_of(1)])
+    await floor.client.ltrim(floor.keys["alarm"], 0, 0)
 
 
 Wreck = Callable[[Floor], Awaitable[object]]
@@ -59,6 +64,22 @@ FAULTS: dict[str, Wreck] = {
     "progress:x is a hash, not a string": lambda f: f.client.hset(f.keys.progress("x"), "a", 1),
     "spare: no key of redisched": lambda f: f.client.set(f.keys.tag + "spare", "1"),
     "lane:: no key of redisched": lambda f: f.client.set(f.keys.lane(""), "1"),
+    "schedule acme/nightly is not in plan": lambda f: f.client.hdel(f.keys["plan"], PLAN),
+    "schedule acme/paused is not in planned": lambda f: f.client.hdel(f.keys["planned"], "acme/paused"),
+    "schedule acme/nightly is not in roster": lambda f: f.client.zrem(f.keys["roster"], PLAN),
+    "schedule acme/x is not in plan and planned": lambda f: f.client.zadd(f.keys["roster"], {"acme/x": 0}),
+    "schedule acme/nightly is enabled, but not in plans": lambda f: f.client.zrem(f.keys["plans"], PLAN),
+    "schedule acme/nightly! is enabled, but not in plans": lambda f: f.client.zrem(f.keys["plans"], PLAN + "!"),
+    "plans holds acme/paused, which is not enabled": lambda f: f.client.zadd(f.keys["plans"], {"acme/paused": 1}),
+    "plans holds acme/x!, which is not enabled": lambda f: f.client.zadd(f.keys["plans"], {"acme/x!": 1}),
+    "backfill acme/nightly! has no schedule": lambda f: f.client.hdel(f.keys["planned"], PLAN),
+    "schedule acme/nightly: no state": lambda f: f.client.hset(f.keys["planned"], PLAN, "1 2 q 0 0 0 0 1 1 -"),
+    "schedule acme/nightly!: no state": lambda f: f.client.hset(f.keys["planned"], PLAN + "!", "1 2 - 0 0 0 0 1 1 -"),
+    "schedule acme/nightly is looked at inf": lambda f: f.client.zadd(f.keys["plans"], {PLAN: "inf"}),
+    "pace acme is 'inf'": lambda f: f.client.hset(f.keys["pace"], "acme", "inf"),
+    "history:acme/x has no schedule": lambda f: f.client.rename(f.keys.history(PLAN), f.keys.history("acme/x")),
+    "history:acme/nightly has no TTL": lambda f: f.client.persist(f.keys.history(PLAN)),
+    "history:acme/nightly holds b'?'": lambda f: f.client.xadd(f.keys.history(PLAN), {"o": "1", "r": "?"}),
     ":9}:due: no key of redisched": lambda f: f.client.set(f"{{{f.store.settings.namespace}:9}}:due", "1"),
     ":notes: no key of redisched": lambda f: f.client.set(f"{f.store.settings.namespace}:notes", "1"),
 }

@@ -29,6 +29,7 @@ MINUTE_MS = 60_000
 HISTORY_MS = 86_400_000
 PACE = (2, 3_600)  # a catch-up makes one a second
 MOVED, MADE, PASSED, SKIPPED, WAITS, TURN = range(6)  # what `fire` answers
+ENDS = ("complete", "bury", "cancel", "recover", "release")
 LEASE_VERBS = ("complete", "retry", "bury", "release")  # numbered, and end leases
 
 
@@ -164,7 +165,7 @@ class Floor:
         return await self.call("schedule", *self.plan_args(*names, **parts))
 
     async def step(self, name: str = PLAN, kind: str = "f", max_attempts: int = 5, **parts: Any) -> list[Any]:
-        """For `fire`: makes the occurrence at the cursor and goes on to the next minute, unless `parts` say otherwise."""
+        """For `fire`: makes the occurrence at the cursor, the next is a minute later, unless `parts` say otherwise."""
         raw_state = await self.client.hget(self.keys["planned"], name)
         s = Standing.parse(raw_state) if raw_state else Standing()
         nominal = parts.get("occurrence_ms", s.cursor_ms)
@@ -186,6 +187,18 @@ class Floor:
         assert await self.fire(name, **parts) == MADE
         (job,) = await self.claim()
         return job
+
+    async def finish(self, how: str, job: Claimed) -> None:
+        """Ends a running job for good by one of ENDS; it had one attempt."""
+        if how == "cancel":
+            assert await self.store.cancel(self.shard, job.id, job.member, MINUTE_MS) == "cancelled"
+        elif how == "recover":
+            self.clock.advance(LEASE_MS / 1000)
+            assert await self.store.recover(self.shard, 10) == (1, 1, -1)
+        elif how == "release":
+            assert await self.store.release(self.shard, self.caller, 9, [job.member, job.id, "lost", 0]) == []
+        else:
+            assert await self.end(how, [job]) == [1]
 
     async def standing(self, name: str = PLAN) -> Standing:
         return Standing.parse(await self.client.hget(self.keys["planned"], name))

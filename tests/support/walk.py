@@ -81,4 +81,4 @@ async def _walk_plans(floor: Floor, call: Callable[..., Awaitable[list[Any]]]) -
     (job,) = await floor.claim()
     assert await call("bury", *floor.end_args("bury", [job], 14)) == [1]
     assert await call("purge", floor.now, 1, 0, 0, job.id) == [1]
-    assert await call("unschedule", PLAN) == [1]
+    assert await call("unschedule", 99, PLAN) == [1]

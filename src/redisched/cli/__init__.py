@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from redisched.cli import cron, dead, dev, doctor, enqueue, jobs, scheduler, stats, worker
+from redisched.cli import cron, dead, dev, doctor, enqueue, jobs, scheduler, schedules, stats, worker
+from redisched.cli.common import shown
 from redisched.errors import ConfigError, InvalidCall, InvalidSchedule, RedischedError
 
-GROUPS = (worker, scheduler, dev, enqueue, cron, jobs, dead, stats, doctor)
+GROUPS = (worker, scheduler, dev, enqueue, cron, schedules, jobs, dead, stats, doctor)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,17 +33,22 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except (ConfigError, InvalidCall, InvalidSchedule) as error:
-        print(f"redisched: error: {error}", file=sys.stderr)
-        return 2
+        return _refused(error, 2)
     except RedischedError as error:
-        print(f"redisched: error: {error}", file=sys.stderr)
-        return 1
+        return _refused(error, 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # `redisched jobs list | head`: the reader has seen enough
         sys.stderr.close()
         return 0
+
+
+def _refused(error: RedischedError, code: int) -> int:
+    # It may quote a tenant's name. Its own lines stay: an application that fails to import has many.
+    text = "\n".join(shown(line) for line in str(error).split("\n"))
+    print(f"redisched: error: {text}", file=sys.stderr)
+    return code
 
 
 def _version() -> str:

@@ -67,6 +67,7 @@ def show(stats: Stats) -> None:
     if stats.next_due is not None:
         wait_s = (stats.next_due - stats.at).total_seconds()
         print(f"next due  {iso(stats.next_due)}, " + (f"in {span(wait_s)}" if wait_s > 0 else "now"))
+    print(f"schedules {_schedules(stats)}")
     print(
         f"members   {len(stats.members)}: {shown(', '.join(stats.members))}"
         if stats.members
@@ -75,3 +76,14 @@ def show(stats: Stats) -> None:
     since = ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items()) if count)
     print(f"totals    {since or 'nothing yet'}")
     print(f"shards    {stats.shards}")
+
+
+def _schedules(stats: Stats) -> str:
+    """Of all tenants: how many there are, how many of them may fire, and when the first does."""
+    if not stats.schedules:
+        return "none"
+    words = f"{stats.schedules:,}, of these {stats.schedules_enabled:,} enabled"
+    if stats.next_schedule is None:
+        return words
+    wait_s = (stats.next_schedule - stats.at).total_seconds()
+    return f"{words}; next {iso(stats.next_schedule)}, " + (f"in {span(wait_s)}" if wait_s > 0 else "now")

@@ -8,7 +8,7 @@
 Names: a *plan* is a schedule as the store knows it, `<tenant>/<schedule>`.
 """
 
-from redisched.plan.body import PlanBody, Timetable, decode_plan, encode_plan, job_prefix, plan_name
+from redisched.plan.body import PlanBody, Timetable, decode_plan, encode_plan, job_prefix, open_plan, plan_name
 from redisched.plan.standing import Mode, Standing
 from redisched.plan.steps import TOLERANCE_MS, Step, backfill_step, count_between, next_step
 from redisched.plan.templates import check_template, render
@@ -27,6 +27,7 @@ __all__ = [
     "encode_plan",
     "job_prefix",
     "next_step",
+    "open_plan",
     "plan_name",
     "render",
 ]

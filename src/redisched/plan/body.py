@@ -19,7 +19,7 @@ from redisched.clock import from_ms, to_ms
 from redisched.cron import Every, Rule, schedule_from_dict
 from redisched.cron.rule import seconds
 from redisched.cron.zones import zone
-from redisched.errors import InvalidSchedule, PayloadUndecodable
+from redisched.errors import ConfigError, InvalidSchedule, PayloadUndecodable
 from redisched.keys import DEFAULT_TENANT, encode_tenant, lane_of
 from redisched.plan.templates import render
 from redisched.policy import Misfire, Overlap
@@ -143,8 +143,7 @@ class Timetable:
 
     def next_ms(self, after_ms: int) -> int:
         """The first nominal time later than `after_ms`; 0: there is none."""
-        found = self.rule.next(from_ms(after_ms))
-        return 0 if found is None else to_ms(found)
+        return _next_ms(bytes(self.body.rule), after_ms)
 
     def look_ms(self, nominal_ms: int) -> int:
         """When an occurrence is to run: its nominal time and its share of the jitter, which depends on nothing else."""
@@ -173,6 +172,16 @@ class Timetable:
         return codec.encode_record(self.lane, b.max_attempts, body)
 
 
+def open_plan(packed: bytes) -> Timetable:
+    """A stored schedule, ready to be asked. Raises PayloadUndecodable or InvalidSchedule, whatever is wrong with it:
+    one that a newer version or a foreign hand wrote must not stop the others of its shard."""
+    body = decode_plan(packed)
+    try:
+        return Timetable(body)
+    except (KeyError, ConfigError, TypeError, AttributeError) as error:
+        raise PayloadUndecodable(f"schedule {body.schedule!r} cannot be used: {error!r}") from error
+
+
 @lru_cache(maxsize=16_384)
 def rule_of(packed: bytes) -> Rule:
     """The rule that was stored. Raises InvalidSchedule when it means nothing any more, say because its zone went."""
@@ -180,6 +189,13 @@ def rule_of(packed: bytes) -> Rule:
     if isinstance(stored, dict):
         stored.pop("anchored", None)
     return schedule_from_dict(stored)
+
+
+@lru_cache(maxsize=65_536)
+def _next_ms(packed: bytes, after_ms: int) -> int:
+    """Remembered: schedules that fire together share a few rules, and a step asks for the same time again."""
+    found = rule_of(packed).next(from_ms(after_ms))
+    return 0 if found is None else to_ms(found)
 
 
 _misfire_of = lru_cache(maxsize=1_024)(Misfire.parse)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 from redisched.errors import PayloadUndecodable
+
+# As `open_plan` in lua/lib/plan.lua reads it.
+_STATE = re.compile(
+    rb"(\d+) (\d+) ([-pewgcd]) (\d+) (\d+) (\d+) (\d+) (\d+) (\d+) ([!-~]+)",
+)
 
 
 class Mode(enum.StrEnum):
@@ -35,22 +41,22 @@ class Standing:
 
     @classmethod
     def parse(cls, raw: bytes) -> Standing:
-        try:
-            version, cursor, mode, made, missed, skipped, catch, kept, keep, live = raw.decode().split(" ")
-            return cls(
-                int(version),
-                int(cursor),
-                Mode(mode),
-                int(made),
-                int(missed),
-                int(skipped),
-                int(catch),
-                int(kept),
-                int(keep),
-                live,
-            )
-        except ValueError as error:
-            raise PayloadUndecodable(f"this is no state of a schedule: {raw[:80]!r}") from error
+        match = _STATE.fullmatch(raw)
+        if match is None:
+            raise PayloadUndecodable(f"this is no state of a schedule: {raw[:80]!r}")
+        version, cursor, mode, made, missed, skipped, catch, kept, keep, live = match.groups()
+        return cls(
+            int(version),
+            int(cursor),
+            Mode(mode.decode()),
+            int(made),
+            int(missed),
+            int(skipped),
+            int(catch),
+            int(kept),
+            int(keep),
+            live.decode(),
+        )
 
     def __str__(self) -> str:
         numbers = (self.made, self.missed, self.skipped, self.catch_ms, self.kept, self.keep_ms)

@@ -13,15 +13,19 @@ restarted. What is later was missed, and the misfire policy says what becomes of
 
 from __future__ import annotations
 
+from collections import deque
+from datetime import timedelta
 from typing import Final, NamedTuple
 
-from redisched.clock import to_ms
+from redisched.clock import EPOCH
 from redisched.cron import Every
 from redisched.plan.body import Timetable
 from redisched.plan.standing import Mode, Standing
 
+_MS: Final = timedelta(milliseconds=1)
 TOLERANCE_MS: Final = 10_000
 WALK: Final = 5_000  # occurrences looked at in one step; about 15 ms
+HELD_WALK: Final = 100_000  # a day of seconds, for one that waited that long; 0.3 s, once
 FROM_COMPLETION: Final = -1  # as a next time: not known before the run ends
 
 
@@ -43,7 +47,8 @@ class Step(NamedTuple):
 
     @property
     def words(self) -> str:
-        return " ".join(map(str, self))
+        kind, version, cursor, occurrence, at, following, look, missed, skipped, catch, overlap, most = self
+        return f"{kind} {version} {cursor} {occurrence} {at} {following} {look} {missed} {skipped} {catch} {overlap} {most}"
 
 
 def next_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
@@ -62,7 +67,7 @@ def next_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
         return _fire(table, standing, cursor, FROM_COMPLETION)
     if standing.mode is Mode.HELD and not standing.catch_ms:
         return _fire_held(table, standing, now_ms)
-    if standing.catch_ms and cursor <= standing.catch_ms and table.misfire.kind == "all":
+    if standing.catch_ms >= cursor and table.misfire.kind == "all":
         # Chosen when the catch-up began: its age is measured then, not now.
         late = now_ms - look_ms > TOLERANCE_MS
         return _fire(table, standing, cursor, table.next_ms(cursor), catch_ms=standing.catch_ms if late else 0)
@@ -81,7 +86,8 @@ def backfill_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
     if following > last_ms:
         following = 0
     step = _fire(table, standing, cursor, following, catch_ms=standing.catch_ms)
-    return step._replace(kind="f", look_ms=now_ms, at_ms=now_ms)
+    overlap = "s" if table.overlap.kind == "cancel" else step.overlap
+    return step._replace(kind="f", look_ms=now_ms, at_ms=now_ms, overlap=overlap)
 
 
 def count_between(table: Timetable, first_ms: int, last_ms: int, limit: int) -> tuple[int, int]:
@@ -97,55 +103,62 @@ def count_between(table: Timetable, first_ms: int, last_ms: int, limit: int) -> 
 def _late_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
     """The cursor was missed: what becomes of it and of all that are due."""
     keep = table.misfire.keep
-    if (jump := _jump(table, standing, now_ms, keep)) is not None:
-        return jump
-    limit = max(WALK, 2 * keep)
-    due, following = _due(table, standing.cursor_ms, now_ms, limit)
-    if len(due) == limit and following and table.look_ms(following) <= now_ms:
+    due = _due(table, standing.cursor_ms, now_ms, keep, max(WALK, 2 * keep))
+    if due.is_cut:
         # More than can be looked at: all but the newest of these are passed over in any case.
-        return _pass(table, standing, due[-keep], missed=len(due) - keep, look_ms=now_ms)
-    newest_late_ms = now_ms - table.look_ms(due[-1])
+        return _pass(table, standing, due.newest[0], missed=due.total - len(due.newest), look_ms=now_ms)
+    last = due.newest[-1]
     if table.misfire.kind == "skip":
-        if newest_late_ms <= TOLERANCE_MS:
-            return _fire(table, standing, due[-1], following, missed=len(due) - 1)
-        return _pass(table, standing, following, missed=len(due))
+        if now_ms - table.look_ms(last) <= TOLERANCE_MS:
+            return _fire(table, standing, last, due.following_ms, missed=due.total - 1)
+        return _pass(table, standing, due.following_ms, missed=due.total)
     # Waiting for its turn does not make it older.
     oldest_ms = (standing.catch_ms or now_ms) - table.grace_ms
-    kept = [nominal for nominal in due[-keep:] if table.look_ms(nominal) >= oldest_ms]
+    kept = [nominal for nominal in due.newest if table.look_ms(nominal) >= oldest_ms]
     if not kept:
-        return _pass(table, standing, following, missed=len(due))
+        return _pass(table, standing, due.following_ms, missed=due.total)
     first = kept[0]
     catch_ms = now_ms if now_ms - table.look_ms(first) > TOLERANCE_MS else 0
-    then = kept[1] if len(kept) > 1 else following
-    return _fire(table, standing, first, then, missed=len(due) - len(kept), catch_ms=catch_ms)
+    then = kept[1] if len(kept) > 1 else due.following_ms
+    return _fire(table, standing, first, then, missed=due.total - len(kept), catch_ms=catch_ms)
 
 
-def _jump(table: Timetable, standing: Standing, now_ms: int, keep: int) -> Step | None:
-    """An interval that passed very often: computed, not walked."""
-    if not isinstance(table.rule, Every):
-        return None
-    interval_ms = round(table.rule.interval.total_seconds() * 1000)
-    until_ms = now_ms if table.rule.end is None else min(now_ms, to_ms(table.rule.end))
-    passed = (until_ms - standing.cursor_ms) // interval_ms - keep - 1
-    if passed <= WALK:
-        return None
-    return _pass(table, standing, standing.cursor_ms + passed * interval_ms, missed=passed, look_ms=now_ms)
+class _Due(NamedTuple):
+    """The occurrences that are due."""
+
+    total: int
+    newest: list[int]
+    following_ms: int  # the one after them; 0: none
+    is_cut: bool = False  # there are more
 
 
-def _due(table: Timetable, cursor_ms: int, now_ms: int, limit: int) -> tuple[list[int], int]:
-    """The occurrences that are due, at most `limit`, and the one after them."""
-    due = [cursor_ms]
+def _due(table: Timetable, cursor_ms: int, now_ms: int, keep: int, limit: int) -> _Due:
+    """From the cursor on, which is due. An interval is computed; anything else is walked, about `limit` of them."""
+    if isinstance(table.rule, Every):
+        interval_ms = round(table.rule.interval.total_seconds() * 1000)
+        until_ms = now_ms if table.rule.end is None else min(now_ms, (table.rule.end - EPOCH) // _MS)
+        count = max(0, until_ms - cursor_ms) // interval_ms + 1
+        if count > 1 and table.look_ms(cursor_ms + (count - 1) * interval_ms) > now_ms:
+            count -= 1  # its jitter holds it back
+        last = cursor_ms + (count - 1) * interval_ms
+        newest = [last - n * interval_ms for n in range(min(keep, count) - 1, -1, -1)]
+        return _Due(count, newest, table.next_ms(last))
+    count, newest_ones = 1, deque([cursor_ms], maxlen=keep)
     following = table.next_ms(cursor_ms)
-    while following and table.look_ms(following) <= now_ms and len(due) < limit:
-        due.append(following)
+    while following and (look_ms := table.look_ms(following)) <= now_ms:
+        # Not cut so close to now that what is left would be in time.
+        if count >= limit and now_ms - look_ms > 2 * TOLERANCE_MS:
+            return _Due(count, list(newest_ones), following, is_cut=True)
+        count += 1
+        newest_ones.append(following)
         following = table.next_ms(following)
-    return due, following
+    return _Due(count, list(newest_ones), following)
 
 
 def _fire_held(table: Timetable, standing: Standing, now_ms: int) -> Step:
     """It waited for the end of the one before it. What became due behind it is left out: one may wait."""
-    due, following = _due(table, standing.cursor_ms, now_ms, WALK)
-    return _fire(table, standing, standing.cursor_ms, following, skipped=len(due) - 1)
+    due = _due(table, standing.cursor_ms, now_ms, 1, HELD_WALK)
+    return _fire(table, standing, standing.cursor_ms, due.following_ms, skipped=due.total - 1)
 
 
 def _is_used_up(table: Timetable, made: int) -> bool:
@@ -164,6 +177,9 @@ def _fire(
     # The last one ends the schedule only if it is made: an overlap may leave it out.
     kind = "l" if _is_used_up(table, standing.made + 1) else "f"
     step = _step(table, standing, kind, nominal_ms, next_ms, missed, skipped)
+    if catch_ms and table.misfire.kind == "all" and table.overlap.kind == "cancel":
+        # Those that catch up one after the other do not cancel one another: they wait.
+        step = step._replace(overlap="s")
     return step._replace(at_ms=table.look_ms(nominal_ms), catch_ms=catch_ms)
 
 

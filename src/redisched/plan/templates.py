@@ -29,9 +29,18 @@ _TIMES: Final[dict[str, Callable[[datetime], str]]] = {
 FIELDS: Final = (*_TIMES, "tenant", "schedule")
 
 
+def is_text(value: str) -> bool:
+    """Half a surrogate pair is no character, and cannot be stored."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_template(template: str) -> None:
     """Refuses what `render` could not fill in."""
-    if not isinstance(template, str) or not 0 < len(template) <= MAX_KEY_CHARS:
+    if not isinstance(template, str) or not 0 < len(template) <= MAX_KEY_CHARS or not is_text(template):
         raise InvalidSchedule(f"idempotency_key is a template of 1 to {MAX_KEY_CHARS} characters, not {template!r:.80}")
     try:
         parts = list(string.Formatter().parse(template))

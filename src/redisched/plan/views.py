@@ -7,8 +7,9 @@ from typing import Any, Literal
 from redisched import codec
 from redisched.clock import from_ms
 from redisched.errors import InvalidSchedule, PayloadUndecodable
+from redisched.keys import decode_tenant
 from redisched.model import BackfillView, PlanRun, PlanView
-from redisched.plan.body import Timetable, decode_plan, job_prefix
+from redisched.plan.body import job_prefix, open_plan
 from redisched.plan.standing import Mode, Standing
 
 _WAITS = {
@@ -21,15 +22,16 @@ _WAITS = {
 def view_of(name: str, body: bytes | None, state: bytes | None, backfill: bytes | None, look: float | None) -> PlanView:
     """A schedule that is broken is shown as such: a list must not fail for it."""
     try:
-        return _view(body or b"", state or b"", backfill, look)
+        return _view(name, body or b"", state or b"", backfill, look)
     except (PayloadUndecodable, InvalidSchedule) as error:
         tenant, _, schedule = name.partition("/")
-        return PlanView(schedule, tenant, "broken", 0, "?", {}, waits_for=str(error))
+        tenant = tenant if tenant.startswith("!") else decode_tenant(tenant)
+        return PlanView(schedule, tenant, "broken", 0, "?", {}, cursor=name, waits_for=str(error))
 
 
-def _view(packed: bytes, state: bytes, backfill: bytes | None, look: float | None) -> PlanView:
-    body, standing = decode_plan(packed), Standing.parse(state)
-    table = Timetable(body)
+def _view(name: str, packed: bytes, state: bytes, backfill: bytes | None, look: float | None) -> PlanView:
+    table, standing = open_plan(packed), Standing.parse(state)
+    body = table.body
     words: Literal["active", "paused", "ended"] = "active"
     if standing.mode is Mode.PAUSED:
         words = "paused"
@@ -39,6 +41,7 @@ def _view(packed: bytes, state: bytes, backfill: bytes | None, look: float | Non
     shows_next = standing.cursor_ms and words != "ended" and standing.mode is not Mode.RAN
     return PlanView(
         name=body.schedule,
+        cursor=name,
         tenant=body.tenant,
         state=words,
         version=standing.version,

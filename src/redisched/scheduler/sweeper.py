@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from redisched.cron.zones import tzdata_version
 from redisched.errors import InvalidSchedule, PayloadUndecodable
 from redisched.keys import ShardKeys
-from redisched.plan import Mode, Standing, Timetable, decode_plan
+from redisched.plan import Mode, Standing, Timetable, open_plan
 from redisched.settings import SchedulerSettings
 from redisched.store import Store
 
@@ -98,7 +98,7 @@ async def _look(store: Store, keys: ShardKeys, bodies: dict[bytes, bytes]) -> li
     flaws = []
     for name, state, score in zip(names, states, scores, strict=True):
         try:
-            flaw = judge(Timetable(decode_plan(bodies[name])), state, score, now_ms)
+            flaw = judge(open_plan(bodies[name]), state, score, now_ms)
         except (PayloadUndecodable, InvalidSchedule) as error:
             flaw = Flaw(name.decode("utf-8", "replace"), f"it cannot be read: {error}")
         if flaw is not None:

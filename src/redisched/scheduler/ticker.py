@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 from redisched.errors import InvalidSchedule, PayloadUndecodable
-from redisched.plan import Standing, Step, Timetable, backfill_step, decode_plan, next_step
+from redisched.plan import Standing, Step, backfill_step, next_step, open_plan
 from redisched.settings import SchedulerSettings
 from redisched.store import Store
 from redisched.store.plans import Seen
@@ -69,7 +69,7 @@ class Ticker:
     def _add(self, seen: Seen, now_ms: int, steps: list[Any]) -> Step | None:
         try:
             standing = Standing.parse(seen.state)
-            table = Timetable(decode_plan(seen.body))
+            table = open_plan(seen.body)
             step = (backfill_step if seen.name.endswith("!") else next_step)(table, standing, now_ms)
         except (PayloadUndecodable, InvalidSchedule) as error:
             # Broken, or a part of it is missing. The sweep mends what it can; it must not be in the way meanwhile.

@@ -22,17 +22,28 @@ class PlanCalls(Link):
     @abstractmethod
     async def call(self, name: str, shard: int, *args: Any, caller: Caller | None = None) -> list[Any]: ...
 
-    async def schedule(self, shard: int, caller: Caller, quota: int, others: int, wanted: Sequence[Any]) -> list[int]:
-        """`wanted`: plan, version seen, body, mode, cursor and look of each. Answers the new version of each;
-        0: over the quota; -1 - v: it is at version v instead."""
-        s = self.settings
-        keep_ms = s.history_days * 86_400_000
+    async def schedule(
+        self,
+        shard: int,
+        caller: Caller,
+        quota: int,
+        others: int,
+        wanted: Sequence[Any],
+        *,
+        keeps_history: bool = False,
+    ) -> list[int]:
+        """`wanted`: plan, version seen, body, mode, cursor and look of each. Answers the new version of each; 0: over
+        the quota; -1 - v: it is at version v instead. `keeps_history`: as much of it as before."""
+        kept: tuple[int | str, int] = (self.settings.history_runs, self.settings.history_days * 86_400_000)
+        if keeps_history:
+            kept = ("=", 0)
         async with caller.turn(shard) as seq:
-            args = (self.now_ms(), seq, quota, others, s.history_runs, keep_ms, *wanted)
+            args = (self.now_ms(), seq, quota, others, *kept, *wanted)
             return await self.call("schedule", shard, *args, caller=caller)
 
-    async def unschedule(self, shard: int, name: str) -> bool:
-        (was,) = await self.call("unschedule", shard, name)
+    async def unschedule(self, shard: int, caller: Caller, name: str) -> bool:
+        async with caller.turn(shard) as seq:
+            (was,) = await self.call("unschedule", shard, seq, name, caller=caller)
         return bool(was)
 
     async def backfill(self, shard: int, caller: Caller, name: str, first: int, last: int, count: int) -> int:
