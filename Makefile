@@ -48,7 +48,7 @@ check: lint types house
 
 bench: $(READY)
 	@mkdir -p benchmarks/results
-	$(BIN)/python -m benchmarks drain latency recovery --json benchmarks/results/engine.json
+	$(BIN)/python -m benchmarks drain latency recovery cron_storm --json benchmarks/results/engine.json
 	$(BIN)/python -m benchmarks.report benchmarks/results/engine.json README.md docs/benchmarks.md
 
 # `make chaos SECONDS=300 SEED=7`; without SEED one is drawn, and printed.

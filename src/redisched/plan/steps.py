@@ -48,7 +48,8 @@ class Step(NamedTuple):
     @property
     def words(self) -> str:
         kind, version, cursor, occurrence, at, following, look, missed, skipped, catch, overlap, most = self
-        return f"{kind} {version} {cursor} {occurrence} {at} {following} {look} {missed} {skipped} {catch} {overlap} {most}"
+        times = f"{cursor} {occurrence} {at} {following} {look}"
+        return f"{kind} {version} {times} {missed} {skipped} {catch} {overlap} {most}"
 
 
 def next_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
