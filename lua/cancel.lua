@@ -42,5 +42,5 @@ if not remove_job(k, id, r, lease, keep_ms, limit) then
   return { 'moved' }
 end
 local now = clock(now_ms)
-note_end(k, now, id, unreported_run(r, lease:match('@(%S+)$') or '-', now, 'cancelled', 'somebody cancelled it'))
+note_end(k, now, id, unreported_run(r, lease:match('#%d+@(%S+)$') or '-', now, 'cancelled', 'somebody cancelled it'))
 return { 'cancelled' }

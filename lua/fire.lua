@@ -46,7 +46,7 @@ local stored, scored, gone = {}, {}, {}
 local counts = { fired = 0, missed = 0, overlapped = 0, caught_up = 0 }
 
 -- States, read once; a backfill works on the list of its schedule.
-local names, states = {}, {}
+local names, states, present = {}, {}, {}
 for n = steps, #ARGV, 4 do
   local parent = ARGV[n]:gsub('!$', '')
   for _, name in ipairs({ ARGV[n], parent ~= ARGV[n] and parent or nil }) do
@@ -57,7 +57,7 @@ for n = steps, #ARGV, 4 do
   end
 end
 for n, raw in ipairs(redis.call('HMGET', planned_key, unpack(names))) do
-  states[names[n]] = raw and open_plan(raw) or false
+  states[names[n]], present[names[n]] = raw and open_plan(raw) or false, raw
 end
 
 local function look_at(name, at)
@@ -110,7 +110,12 @@ local function step(name, lane, record, words)
   local kind, version, cursor, occurrence, at, next_one, look, missed, skipped, catch, overlap, most =
     words:match('^(%a) (%d+) (%d+) (%S+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%d+)$')
   if kind == 'x' then
-    look_at(name, now + WAIT_MS) -- the sweep will tell; it must not be in the way meanwhile
+    -- The sweep will tell, and put back what it can. It must not be in the way meanwhile.
+    if present[name] then
+      look_at(name, now + WAIT_MS)
+    else
+      gone[#gone + 1] = name
+    end
     return PASSED
   end
   local s, plan = states[name], name:gsub('!$', '')
@@ -121,7 +126,9 @@ local function step(name, lane, record, words)
     gone[#gone + 1] = name -- not enabled, and yet it was looked at: a foreign hand put it there
     return MOVED
   end
-  if kind == 'p' then
+  if s.mode == 'g' and not is_asked and tonumber(redis.call('ZSCORE', plans_key, name) or 0) > now then
+    return MOVED -- another scheduler saw it at the same time, and its turn is yet to come
+  elseif kind == 'p' then
     s.missed, counts.missed = s.missed + tonumber(missed), counts.missed + tonumber(missed)
     advance(name, s, next_one, look, catch)
     return PASSED
@@ -166,9 +173,7 @@ local function step(name, lane, record, words)
     live = {}
   end
   make(occurrence_id(plan, occurrence), lane, tonumber(at), record)
-  if limit > 0 or next_one == '-1' then
-    remember(parent, live, occurrence)
-  end
+  remember(parent, live, occurrence)
   -- What became due while it was held is left out: one may wait.
   s.skipped, counts.overlapped = s.skipped + tonumber(skipped), counts.overlapped + tonumber(skipped)
   s.made = s.made + 1

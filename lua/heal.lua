@@ -15,11 +15,12 @@ local now = clock(now_ms)
 local healed, earliest = 0, nil
 for n = wrong, #ARGV, 4 do
   local name, seen, state, look = unpack(ARGV, n, n + 3)
-  if (redis.call('HGET', planned_key, name) or '') == seen and redis.call('HEXISTS', plan_key, name) == 1 then
+  local plan = name:gsub('!$', '')
+  if (redis.call('HGET', planned_key, name) or '') == seen and redis.call('HEXISTS', plan_key, plan) == 1 then
     if state ~= '=' then
       redis.call('HSET', planned_key, name, state)
     end
-    redis.call('ZADD', roster_key, 0, name)
+    redis.call('ZADD', roster_key, 0, plan)
     if look == '0' then
       redis.call('ZREM', plans_key, name)
     else

@@ -4,11 +4,15 @@
 -- KEYS[3] plans    -- zset
 -- ARGV[1] now_ms : int  -- 0: Redis' clock
 -- ARGV[2] limit : int
--- RETURNS {now, ms until the next one is due or -1, plan, state, body, plan, state, body...}
+-- RETURNS {now, ms until the next one is due or -1, plan, look, state, body, plan, look, state, body...}
 -- @include clock
 local now = clock(now_ms)
-local names = redis.call('ZRANGEBYSCORE', plans_key, '-inf', now, 'LIMIT', 0, limit)
-local answer = { now, 0 }
+local found = redis.call('ZRANGEBYSCORE', plans_key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+local answer, names, looks = { now, 0 }, {}, {}
+for n = 1, #found, 2 do
+  names[#names + 1] = found[n]
+  looks[#looks + 1] = found[n + 1]
+end
 if #names < limit then
   local head = redis.call('ZRANGE', plans_key, #names, #names, 'WITHSCORES')[2]
   answer[2] = head and math.max(1, math.ceil(tonumber(head) - now)) or -1
@@ -24,6 +28,7 @@ local states = redis.call('HMGET', planned_key, unpack(names))
 local bodies = redis.call('HMGET', plan_key, unpack(parents))
 for n, name in ipairs(names) do
   answer[#answer + 1] = name
+  answer[#answer + 1] = looks[n]
   answer[#answer + 1] = states[n] or ''
   answer[#answer + 1] = bodies[n] or ''
 end

@@ -54,12 +54,18 @@ for n = wanted, #ARGV, 6 do
       s.cursor, s.catch, s.made = cursor, '0', 0
     end
     if mode ~= '=' then
-      s.mode = mode
+      -- Paused or resumed in the middle of a catch-up: what is missed is measured anew.
+      s.mode, s.catch = mode, '0'
     end
     -- The first write stores the body: on a full server it is refused before anything has changed.
     redis.call('HSET', plan_key, name, body)
     redis.call('HSET', planned_key, name, seal_plan(s))
     redis.call('ZADD', roster_key, 0, name)
+    if cursor ~= '=' and cursor:sub(1, 1) ~= '+' then
+      -- Its backfill was counted by the old rule.
+      redis.call('ZREM', plans_key, name .. '!')
+      redis.call('HDEL', planned_key, name .. '!')
+    end
     if s.mode == 'p' or s.mode == 'e' then
       redis.call('ZREM', plans_key, name)
     elseif look ~= '=' then

@@ -15,15 +15,24 @@
 local k = { planned = planned_key, plans = plans_key, alarm = alarm_key, history = history_prefix }
 local SEEN = 20
 
--- An occurrence's run is also in its schedule's history, where it must not stand twice either.
-local function is_noted(id, run)
-  local plan = plan_of(id)
-  for _, entry in ipairs(plan and redis.call('XREVRANGE', history_prefix .. plan, '+', '-', 'COUNT', SEEN) or {}) do
-    if entry[2][4] == run then
-      return true
+-- An occurrence's run is also in its schedule's history, where it must not stand twice either. What was noted as
+-- cancelled, when nobody knew more, is told by its worker now.
+local function note_late(now, id, run)
+  local plan, occurrence = plan_of(id)
+  if not plan then
+    return
+  end
+  local key, cancelled = history_prefix .. plan, run:gsub(' stale ', ' cancelled ', 1)
+  for _, entry in ipairs(redis.call('XREVRANGE', key, '+', '-', 'COUNT', SEEN)) do
+    local told = entry[2][4]
+    if told == run or told == cancelled then
+      return
+    elseif entry[2][2] == occurrence and told:find('^%d+ %S+ 0 %d+ cancelled ') then
+      redis.call('XDEL', key, entry[1])
+      run = cancelled
     end
   end
-  return not plan
+  note_attempt(k, now, id, run)
 end
 
 local added = 0
@@ -36,8 +45,6 @@ for n = late, #ARGV, 2 do
     redis.call('HINCRBY', totals_key, 'stale', 1)
     added = added + 1
   end
-  if not is_noted(ARGV[n], ARGV[n + 1]) then
-    note_attempt(k, clock(now_ms), ARGV[n], ARGV[n + 1])
-  end
+  note_late(clock(now_ms), ARGV[n], ARGV[n + 1])
 end
 return { added }

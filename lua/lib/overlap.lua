@@ -57,7 +57,7 @@ local function cancel_living(k, now, plan, s, live, limit)
   for _, one in ipairs(live) do
     local r, lease = open_record(one[2]), lease_of(k.leases, one[1])
     if r and remove_job(k, one[1], r, lease, REMEMBERED_MS, limit) then
-      local run = unreported_run(r, lease:match('@(%S+)$') or '-', now, 'cancelled', 'the next occurrence replaced it')
+      local run = unreported_run(r, lease:match('#%d+@(%S+)$') or '-', now, 'cancelled', 'the next occurrence replaced it')
       note_run(k, now, s, plan, one[3], run, 0)
     end
   end

@@ -2,6 +2,18 @@
 -- @include record
 -- @include tally
 
+-- The entries of a lane by job, at most `limit` of them; read once a call.
+local lanes_seen = {}
+local function lane_entry(key, id, limit)
+  if not lanes_seen[key] then
+    lanes_seen[key] = {}
+    for _, entry in ipairs(redis.call('XRANGE', key, '-', '+', 'COUNT', limit)) do
+      lanes_seen[key][entry[2][2]] = entry[1]
+    end
+  end
+  return lanes_seen[key][id]
+end
+
 -- k: the keys jobs, due, leases, tally, totals, lane, overflow and result (prefixes). lease: the one it was seen
 -- with, or empty. Answers false when it is in no place that was looked at.
 local function remove_job(k, id, r, lease, keep_ms, limit)
@@ -13,12 +25,9 @@ local function remove_job(k, id, r, lease, keep_ms, limit)
   elseif lease ~= '' and redis.call('ZREM', k.leases, lease) == 1 then
     place = 'r'
   else
-    for _, entry in ipairs(redis.call('XRANGE', k.lane .. r.lane, '-', '+', 'COUNT', limit)) do
-      if entry[2][2] == id then
-        redis.call('XDEL', k.lane .. r.lane, entry[1])
-        place = 'lane'
-        break
-      end
+    local entry = lane_entry(k.lane .. r.lane, id, limit)
+    if entry and redis.call('XDEL', k.lane .. r.lane, entry) == 1 then
+      place = 'lane'
     end
   end
   if not place then

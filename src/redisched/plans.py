@@ -28,7 +28,7 @@ from redisched.ids import random_name
 from redisched.keys import DEFAULT_TENANT
 from redisched.model import BackfillView, PlanRun, PlanView
 from redisched.plan import PlanBody, Standing, Timetable, count_between, decode_plan, encode_plan, job_prefix, plan_name
-from redisched.plan.body import check_schedule_name, pack_rule, plan_range
+from redisched.plan.body import check_keys, check_schedule_name, pack_rule, plan_range
 from redisched.plan.standing import Mode
 from redisched.plan.templates import is_text
 from redisched.plan.views import plan_run, view_of
@@ -60,7 +60,7 @@ class Plan:
         return await self._book.view(self.name, self.tenant)
 
     async def pause(self, note: str = "") -> None:
-        """Makes no more occurrences until it is resumed; what runs, runs on."""
+        """Its times make no more occurrences until it is resumed; what runs, runs on, and so does a backfill."""
         self.version = await self._book.set_paused(self.name, self.tenant, paused=True, note=note)
 
     async def resume(self) -> None:
@@ -160,6 +160,7 @@ class PlanBook:
                     look = "="  # it waits for something else than a time
         wanted = msgspec.structs.replace(wanted, created_ms=created_ms, changed_ms=now_ms, note=note)
         table = Timetable(wanted)
+        check_keys(table, now_ms)
         if not cursor:
             first_ms = table.next_ms(now_ms)
             if not first_ms:
@@ -287,6 +288,8 @@ class PlanBook:
     async def page(self, tenant: str | None = None, after: str = "", limit: int = 50) -> list[PlanView]:
         """Schedules in the order of their names; `after`: the `cursor` of the last one of the page before."""
         store = self._store
+        if limit < 1:
+            raise InvalidSchedule(f"limit is 1 or more, not {limit}")
         low, high = plan_range(tenant) if tenant is not None else ("", "")
         begin = f"({low}{after.removeprefix(low)}" if after else f"[{low}" if low else "-"
         names: list[tuple[str, int]] = []

@@ -12,13 +12,21 @@ from typing import Any, Final
 import msgspec
 
 from redisched import codec
-from redisched.clock import delta_ms, from_ms
+from redisched.clock import delta_ms
 from redisched.cron import Cron, Every, RRule, Rule
-from redisched.errors import ConfigError, InvalidCall, InvalidSchedule
+from redisched.errors import (
+    ConfigError,
+    InvalidCall,
+    InvalidSchedule,
+    QuotaExceeded,
+    RedischedError,
+    ScheduleChanged,
+    StoreFull,
+)
 from redisched.keys import DEFAULT_TENANT, PRIORITIES, encode_tenant
 from redisched.model import PlanView, Priority
-from redisched.plan import PlanBody, check_template, render
-from redisched.plan.body import check_schedule_name, local_time
+from redisched.plan import PlanBody, check_template
+from redisched.plan.body import check_schedule_name
 from redisched.plans import Plan, PlanBook
 from redisched.policy import Misfire, Overlap
 from redisched.registry import Call, Handler, JobOptions, Registry, options_of
@@ -28,7 +36,6 @@ log = logging.getLogger("redisched.client")
 
 DEFAULT_GRACE: Final = timedelta(hours=1)
 LONGEST: Final = timedelta(days=3_660)
-KEYS_COMPARED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Placed:
     changed: tuple[str, ...]  # created or replaced
     unchanged: tuple[str, ...]
     undeclared: tuple[tuple[str, str], ...]  # tenant and name of those that this application declared once
+    refused: tuple[tuple[str, RedischedError], ...] = ()  # and why
 
 
 class Recurring(ABC):
@@ -92,8 +100,6 @@ class Recurring(ABC):
         if_version       raise ScheduleChanged unless it is at this version (0: unless it is new)
         """
         body = self._plan_body(name, call, rule, tenant, misfire, grace, overlap, jitter, idempotency_key, priority)
-        if idempotency_key is not None:
-            _check_keys(body, rule, await self.store.clock_ms())
         version, _ = await self.book.put(body, rule, if_version)
         return Plan(self.book, name, tenant, version)
 
@@ -163,18 +169,22 @@ class Recurring(ABC):
         are, such as `app:sched`. Those that the same origin declared before and no more are only reported."""
         changed: list[str] = []
         unchanged: list[str] = []
+        refused: list[tuple[str, RedischedError]] = []
         for (_, name), declared in self._declared.items():
             body = msgspec.structs.replace(declared.body, origin=origin)
-            if body.key is not None:
-                _check_keys(body, declared.rule, await self.store.clock_ms())
-            _, is_new = await self.book.put(body, declared.rule)
-            (changed if is_new else unchanged).append(name)
+            try:
+                _, is_new = await self.book.put(body, declared.rule)
+                (changed if is_new else unchanged).append(name)
+            except (InvalidSchedule, QuotaExceeded, ScheduleChanged, StoreFull) as error:
+                # One that is refused, say because its end has come, must not keep the others from their place.
+                log.error("schedule of the code is not in place", extra={"schedule": name, "error": str(error)})
+                refused.append((name, error))
         undeclared = await self.undeclared_schedules(origin)
         await self.book.note_declared(origin, [*self._declared, *undeclared])
         for tenant, name in undeclared:
             facts = {"schedule": name, "tenant": tenant, "app": origin}
             log.warning("the code declares this schedule no more; `redisched schedules prune` removes it", extra=facts)
-        return Placed(tuple(changed), tuple(unchanged), tuple(undeclared))
+        return Placed(tuple(changed), tuple(unchanged), tuple(undeclared), tuple(refused))
 
     async def undeclared_schedules(self, origin: str = "") -> list[tuple[str, str]]:
         """Tenant and name of those that the code of `origin` declared once and no more."""
@@ -236,17 +246,3 @@ class Recurring(ABC):
             timeout_ms=options.timeout_ms if options else None,
             keep_ms=options.keep_ms if options else None,
         )
-
-
-def _check_keys(body: PlanBody, rule: Rule, now_ms: int) -> None:
-    """Two occurrences with the same key would be taken for one another by whoever trusts it."""
-    assert body.key is not None
-    seen: dict[str, str] = {}
-    for nominal in rule.preview(from_ms(now_ms), min(KEYS_COMPARED, rule.max_runs or KEYS_COMPARED)):
-        key = render(body.key, local_time(rule, nominal), body.tenant, body.schedule)
-        if key in seen:
-            raise InvalidSchedule(
-                f"idempotency_key {body.key!r} gives {key!r} for {seen[key]} and for {nominal.isoformat()}: "
-                f"add a field that differs, such as {{date}}, {{minute}} or {{timestamp}}"
-            )
-        seen[key] = nominal.isoformat()

@@ -14,7 +14,7 @@ MAX_FILE = 400
 MAX_FUNCTION = 60
 # A Lua body is about 40 lines. Those that walk many jobs, tenants and lanes in one step (claim, enqueue, fire,
 # promote, recount, repair) cannot be cut without a second script, and with it a state between the two: hence the room.
-MAX_LUA_BODY = 180
+MAX_LUA_BODY = 190
 
 PYTHON = [*SOURCES, *BENCHMARKS, *sorted((ROOT / "examples").rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

@@ -29,10 +29,10 @@ async def test_what_is_due_comes_with_what_is_needed(floor: Floor) -> None:
     now, next_ms, seen = await floor.store.peek(0, 10)
     assert await floor.picture() == before
     assert (now, next_ms) == (floor.now, 1)
-    assert [one.name for one in seen] == ["acme/c", "acme/a", "acme/b"], "the oldest first"
+    assert [one.name for one in seen] == [b"acme/c", b"acme/a", b"acme/b"], "the oldest first"
     for n, one in enumerate(seen):
-        assert one.body == f"body of {one.name}".encode()
-        assert Standing.parse(one.state).cursor_ms == floor.now - 2 + n
+        assert one.body == b"body of " + one.name
+        assert Standing.parse(one.state).cursor_ms == one.look_ms == floor.now - 2 + n
 
 
 async def test_the_limit_bounds_a_look(floor: Floor) -> None:
@@ -49,7 +49,9 @@ async def test_a_backfill_comes_with_its_schedules_body(floor: Floor) -> None:
     await floor.plan(mode="p")
     await floor.call("backfill", floor.now, 0, PLAN, 1, 2, 2)
     _, _, seen = await floor.store.peek(0, 10)
-    assert seen == [Seen(f"{PLAN}!", await floor.client.hget(floor.keys["planned"], f"{PLAN}!"), b"\xffbody")]
+    assert seen == [
+        Seen(f"{PLAN}!".encode(), floor.now, await floor.client.hget(floor.keys["planned"], f"{PLAN}!"), b"\xffbody")
+    ]
 
 
 @pytest.mark.parametrize("missing", ["plan", "planned"])
@@ -58,7 +60,7 @@ async def test_half_a_schedule_is_shown_as_such(floor: Floor, missing: str) -> N
     await floor.plan("acme/a", "acme/b", "acme/c")
     await floor.client.hdel(floor.keys[missing], "acme/b")
     _, _, seen = await floor.store.peek(0, 10)
-    assert [one.name for one in seen] == ["acme/a", "acme/b", "acme/c"]
+    assert [one.name for one in seen] == [b"acme/a", b"acme/b", b"acme/c"]
     assert (seen[1].body == b"", seen[1].state == b"") == (missing == "plan", missing == "planned")
     assert all(one.body and one.state for one in (seen[0], seen[2]))
     await floor.store.unschedule(0, floor.caller, "acme/b")

@@ -70,7 +70,7 @@ async def walk(floor: Floor, before_each: Callable[[], Awaitable[Any]] = nothing
 async def _walk_plans(floor: Floor, call: Callable[..., Awaitable[list[Any]]]) -> None:
     first = floor.now
     assert await call("schedule", *floor.plan_args(PLAN)) == [1]
-    now, next_ms, name, state, body = await call("peek", floor.now, 10)
+    now, next_ms, name, _, state, body = await call("peek", floor.now, 10)
     assert (now, next_ms, name, body) == (first, -1, PLAN.encode(), b"\xffbody")
     assert await call("fire", floor.now, 11, 3, 2, 60, *await floor.step()) == [1]
     assert await call("heal", floor.now, PLAN, state, "=", floor.now) == [0], "it has moved on"

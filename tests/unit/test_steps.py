@@ -154,9 +154,30 @@ def test_waiting_for_a_turn_makes_nothing_older() -> None:
 
 def test_what_becomes_due_during_a_catch_up_is_part_of_it() -> None:
     # Behind the ones that were chosen, not measured against a grace that began later.
-    table = table_of(MINUTELY, Misfire.run_all(max=9), grace_ms=MINUTE)
+    table = table_of(MINUTELY, Misfire.run_all(max=9), grace_ms=MINUTE, overlap="allow")
     step = next_step(table, at(minute(11), catch_ms=minute(10) + 1), minute(14))
     assert (step.kind, step.occurrence_ms, step.next_ms, step.missed) == ("f", minute(11), minute(12), 0)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "cancel"])
+def test_a_catch_up_ends_however_long_its_runs_last(overlap: str) -> None:
+    # Those due behind it overlapped with it: one that makes them all would be later with each, for ever.
+    table = table_of(MINUTELY, Misfire.run_all(max=9), overlap=overlap)
+    step = next_step(table, at(minute(11), catch_ms=minute(10) + 1), minute(14))
+    assert (step.kind, step.occurrence_ms, step.next_ms) == ("f", minute(14), minute(15))
+    assert (step.missed, step.skipped, step.catch_ms) == (0, 3, 0)
+
+
+@pytest.mark.parametrize("misfire", [ONCE, Misfire.run_all(max=9)], ids=str)
+def test_an_outage_in_the_middle_of_a_catch_up_is_measured_anew(misfire: Misfire) -> None:
+    # It had its turn a minute after eleven, and nobody was there until the next day: far past the grace.
+    table = table_of(Cron("0 9 * * *"), misfire)
+    nine = to_ms(NOON.replace(hour=9))
+    waits = at(nine, mode=Mode.TURN, catch_ms=nine + 30 * MINUTE)
+    turn = nine + 31 * MINUTE
+    assert next_step(table, waits, turn, turn).occurrence_ms == nine
+    step = next_step(table, waits, turn + 11 * HOUR, turn)
+    assert (step.kind, step.missed, step.next_ms) == ("p", 1, nine + DAY)
 
 
 @pytest.mark.parametrize("misfire", [ONCE, Misfire.run_all(max=5)], ids=str)

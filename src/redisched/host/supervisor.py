@@ -17,15 +17,7 @@ from dataclasses import dataclass, field
 
 from redisched.client import Scheduler
 from redisched.clock import mono_s
-from redisched.errors import (
-    ConfigError,
-    InvalidSchedule,
-    QuotaExceeded,
-    ScheduleChanged,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-)
+from redisched.errors import ConfigError, StoreError, StoreUnavailable
 from redisched.host.brood import ChildProcess
 from redisched.host.orders import DRAIN, FAILED_EXIT, QUIT, STUCK_EXIT
 from redisched.ids import random_name
@@ -103,12 +95,8 @@ class Supervisor:
         return self._failure
 
     async def _put_schedules(self, sched: Scheduler) -> None:
-        """The schedules that the code declares. One that is refused must not keep the others' work from running."""
-        try:
-            placed = await sched.put_schedules(self._settings.app)
-        except (InvalidSchedule, QuotaExceeded, ScheduleChanged, StoreFull) as error:
-            log.error("schedules of the code are not in place", extra={"error": str(error)})
-            return
+        """The schedules that the code declares; what is refused is logged there."""
+        placed = await sched.put_schedules(self._settings.app)
         if placed.changed:
             log.info("schedules put in place", extra={"schedules": ", ".join(placed.changed)})
 

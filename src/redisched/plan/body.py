@@ -21,10 +21,11 @@ from redisched.cron.rule import seconds
 from redisched.cron.zones import zone
 from redisched.errors import ConfigError, InvalidSchedule, PayloadUndecodable
 from redisched.keys import DEFAULT_TENANT, encode_tenant, lane_of
-from redisched.plan.templates import render
+from redisched.plan.templates import check_template, render
 from redisched.policy import Misfire, Overlap
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+KEYS_COMPARED: Final = 100
 _TENANT_CHARS: Final = 64  # what a lease's member has room for
 
 
@@ -177,9 +178,34 @@ def open_plan(packed: bytes) -> Timetable:
     one that a newer version or a foreign hand wrote must not stop the others of its shard."""
     body = decode_plan(packed)
     try:
+        if body.key is not None:
+            _check_key(body.key)
         return Timetable(body)
     except (KeyError, ConfigError, TypeError, AttributeError) as error:
         raise PayloadUndecodable(f"schedule {body.schedule!r} cannot be used: {error!r}") from error
+
+
+def check_keys(table: Timetable, now_ms: int) -> None:
+    """Two occurrences with the same key would be taken for one another by whoever trusts it. Compared are the next
+    ones, and those around the next two changes of the zone's clocks, which show some times twice."""
+    rule, body = table.rule, table.body
+    if body.key is None or table.counts_from_completion:
+        return
+    since = [from_ms(now_ms)]
+    if hasattr(rule, "tz") and rule.tz != "UTC":
+        starts = zone(rule.tz).extend(now_ms // 1000 + 2 * 366 * 86_400)[0]
+        changes = [at for at in starts if at > now_ms // 1000][:2]
+        since += [from_ms((at - 4 * 3_600) * 1000) for at in changes]
+    for begin in since:
+        seen: dict[str, datetime] = {}
+        for nominal in rule.preview(begin, min(KEYS_COMPARED, rule.max_runs or KEYS_COMPARED)):
+            key = render(body.key, local_time(rule, nominal), body.tenant, body.schedule)
+            if key in seen:
+                raise InvalidSchedule(
+                    f"idempotency_key {body.key!r} gives {key!r} for {seen[key].isoformat()} and for "
+                    f"{nominal.isoformat()}: add a field that differs, such as {{date}}, {{offset}} or {{timestamp}}"
+                )
+            seen[key] = nominal
 
 
 @lru_cache(maxsize=16_384)
@@ -198,5 +224,6 @@ def _next_ms(packed: bytes, after_ms: int) -> int:
     return 0 if found is None else to_ms(found)
 
 
+_check_key = lru_cache(maxsize=1_024)(check_template)
 _misfire_of = lru_cache(maxsize=1_024)(Misfire.parse)
 _overlap_of = lru_cache(maxsize=1_024)(Overlap.parse)

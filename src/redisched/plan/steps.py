@@ -14,6 +14,7 @@ restarted. What is later was missed, and the misfire policy says what becomes of
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -25,7 +26,7 @@ from redisched.plan.standing import Mode, Standing
 _MS: Final = timedelta(milliseconds=1)
 TOLERANCE_MS: Final = 10_000
 WALK: Final = 5_000  # occurrences looked at in one step; about 15 ms
-HELD_WALK: Final = 100_000  # a day of seconds, for one that waited that long; 0.3 s, once
+HELD_WALK: Final = 10_000  # three hours of seconds, for one that waited that long
 FROM_COMPLETION: Final = -1  # as a next time: not known before the run ends
 
 
@@ -52,9 +53,12 @@ class Step(NamedTuple):
         return f"{kind} {version} {times} {missed} {skipped} {catch} {overlap} {most}"
 
 
-def next_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
-    """What to do with a schedule that is looked at."""
+def next_step(table: Timetable, standing: Standing, now_ms: int, due_ms: int = 0) -> Step:
+    """What to do with a schedule that is looked at. `due_ms`: when it was to be looked at; 0: just now."""
     cursor = standing.cursor_ms
+    if due_ms and now_ms - due_ms > TOLERANCE_MS:
+        # Nobody looked in time: an outage, also in the middle of a catch-up. What is missed is measured anew.
+        standing = replace(standing, catch_ms=0)
     if standing.mode is Mode.RUNNING:
         return _step(table, standing, "c", 0, 0)
     if standing.mode is Mode.RAN:
@@ -72,6 +76,8 @@ def next_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
         # Chosen when the catch-up began: its age is measured then, not now.
         late = now_ms - look_ms > TOLERANCE_MS
         return _fire(table, standing, cursor, table.next_ms(cursor), catch_ms=standing.catch_ms if late else 0)
+    if standing.catch_ms and table.misfire.kind == "all" and table.overlap.kind != "allow":
+        return _caught_up_step(table, standing, now_ms)
     if now_ms - look_ms <= TOLERANCE_MS:
         return _fire(table, standing, cursor, table.next_ms(cursor))
     return _late_step(table, standing, now_ms)
@@ -99,6 +105,15 @@ def count_between(table: Timetable, first_ms: int, last_ms: int, limit: int) -> 
         count += 1
         found = table.next_ms(found)
     return count, first
+
+
+def _caught_up_step(table: Timetable, standing: Standing, now_ms: int) -> Step:
+    """What was chosen when the catch-up began is made. What became due behind it is as late as those took: the
+    newest stands for it, the others overlapped. So a catch-up ends, however long its runs last."""
+    due = _due(table, standing.cursor_ms, now_ms, 1, HELD_WALK)
+    last = due.newest[-1]
+    catch_ms = now_ms if now_ms - table.look_ms(last) > TOLERANCE_MS else 0
+    return _fire(table, standing, last, due.following_ms, skipped=due.total - 1, catch_ms=catch_ms)
 
 
 def _late_step(table: Timetable, standing: Standing, now_ms: int) -> Step:

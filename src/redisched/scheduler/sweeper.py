@@ -24,6 +24,7 @@ log = logging.getLogger("redisched.scheduler")
 STEP = 500
 LATE_MS = 1_000  # a look so much later than it should be is wrong
 WAIT_MS = 120_000  # twice what `lua/lib/plan.lua` lets a held schedule wait
+AHEAD_MS = 3_600_000  # less can be a clock that went back a little: what was made must not be made again
 TURN_MS = 14 * 86_400_000
 PAUSE_S = 0.05  # between two batches: a million schedules are walked in minutes, and nobody notices
 
@@ -38,6 +39,11 @@ class Flaw:
     state: str = ""
     look_ms: int = 0
     key: bytes = b""  # the name as it is stored
+
+    @property
+    def plan(self) -> bytes:
+        """Its schedule's name, also when this is about a backfill."""
+        return self.key.removesuffix(b"!")
 
 
 class Sweeper:
@@ -85,18 +91,23 @@ async def find_flaws(store: Store, shard: int) -> AsyncIterator[list[Flaw]]:
         if bodies:
             # State and look are two reads, and a schedule may fire in between: what looks wrong is looked at again.
             suspects = await _look(store, keys, bodies)
-            yield await _look(store, keys, {s.key: bodies[s.key] for s in suspects}) if suspects else []
+            yield await _look(store, keys, {s.plan: bodies[s.plan] for s in suspects}) if suspects else []
         if cursor == 0:
             return
 
 
 async def _look(store: Store, keys: ShardKeys, bodies: dict[bytes, bytes]) -> list[Flaw]:
     names, client = list(bodies), store.client
-    states = await store.read(lambda: client.hmget(keys["planned"], names))
-    scores = await store.read(lambda: client.zmscore(keys["plans"], names))
+    backfills = [name + b"!" for name in names]
+    states = await store.read(lambda: client.hmget(keys["planned"], names + backfills))
+    scores = await store.read(lambda: client.zmscore(keys["plans"], names + backfills))
     now_ms = await store.clock_ms()
     flaws = []
-    for name, state, score in zip(names, states, scores, strict=True):
+    for name, state, score in zip(backfills, states[len(names) :], scores[len(names) :], strict=True):
+        if state is not None and score is None:
+            shown = name.decode("utf-8", "replace")
+            flaws.append(Flaw(shown, "its backfill stands still: nobody looks at it", state, "=", now_ms, name))
+    for name, state, score in zip(names, states, scores, strict=False):
         try:
             flaw = judge(open_plan(bodies[name]), state, score, now_ms)
         except (PayloadUndecodable, InvalidSchedule) as error:
@@ -120,9 +131,13 @@ def judge(table: Timetable, state: bytes | None, score: float | None, now_ms: in
             return Flaw(table.name, "nobody looks at it", state or b"", str(standing), now_ms)
         return None
     cursor = standing.cursor_ms
-    if not table.counts_from_completion and cursor > now_ms and table.next_ms(cursor - 1) != cursor:
-        moved = replace(standing, cursor_ms=table.next_ms(now_ms))
-        return _flaw(table, state, moved, "its next time does not fit its rule and zone (other zone data?)")
+    if not table.counts_from_completion and cursor > now_ms:
+        expected = table.next_ms(now_ms)
+        moved = replace(standing, cursor_ms=expected)
+        if table.next_ms(cursor - 1) != cursor:
+            return _flaw(table, state, moved, "its next time does not fit its rule and zone (other zone data?)")
+        if cursor - expected > AHEAD_MS:
+            return _flaw(table, state, moved, "its next time is not the next one (did the server's clock jump?)")
     if score is None:
         return _flaw(table, state, standing, "it is enabled, but nobody looks at it")
     latest_ms = {Mode.HELD: now_ms + WAIT_MS, Mode.TURN: now_ms + TURN_MS}.get(standing.mode)

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from typing import Any
 
-from redisched.errors import InvalidSchedule, PayloadUndecodable
+from redisched.clock import mono_s
 from redisched.plan import Standing, Step, backfill_step, next_step, open_plan
 from redisched.settings import SchedulerSettings
 from redisched.store import Store
@@ -21,6 +21,7 @@ from redisched.store.plans import Seen
 log = logging.getLogger("redisched.scheduler")
 
 MOVED, MADE = 0, 1
+LONGEST_S = 0.02  # of computing in one go
 LARGE = 10  # a catch-up of so many missed occurrences in one look is worth a line
 _POSTPONE = "x 0 0 0 0 0 0 0 0 0 s 0"
 
@@ -52,7 +53,10 @@ class Ticker:
             return 0
         steps: list[Any] = []
         missed = late = 0
+        begun_s = mono_s()
         for one in seen:
+            if mono_s() - begun_s > LONGEST_S:
+                break  # the rest is still due; renewal and promotion run on this loop too
             step = self._add(one, now_ms, steps)
             if step is not None:
                 missed += step.missed
@@ -70,13 +74,17 @@ class Ticker:
         try:
             standing = Standing.parse(seen.state)
             table = open_plan(seen.body)
-            step = (backfill_step if seen.name.endswith("!") else next_step)(table, standing, now_ms)
-        except (PayloadUndecodable, InvalidSchedule) as error:
-            # Broken, or a part of it is missing. The sweep mends what it can; it must not be in the way meanwhile.
-            log.error("schedule cannot be read", extra={"schedule": seen.name, "error": str(error)})
+            if seen.name.endswith(b"!"):
+                step = backfill_step(table, standing, now_ms)
+            else:
+                step = next_step(table, standing, now_ms, seen.look_ms)
+            record = table.record(step.occurrence_ms) if step.occurrence_ms else b""
+        except Exception as error:
+            # Any: a newer version or a foreign hand wrote it, or a part is missing. The others must go on meanwhile.
+            name = seen.name.decode("utf-8", "backslashreplace")
+            log.error("schedule cannot be read", extra={"schedule": name, "error": str(error)})
             steps += (seen.name, "", "", _POSTPONE)
             return None
-        record = table.record(step.occurrence_ms) if step.occurrence_ms else b""
         steps += (seen.name, table.lane, record, step.words)
         return step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,9 +14,16 @@ from redisched.store.link import Link
 class Seen(NamedTuple):
     """A schedule as `peek` saw it."""
 
-    name: str
+    name: bytes
+    look_ms: int
     state: bytes
     body: bytes
+
+
+def _ms(score: bytes) -> int:
+    """A score of a foreign hand may be anything."""
+    value = float(score)
+    return int(value) if math.isfinite(value) else 0
 
 
 class PlanCalls(Link):
@@ -56,7 +64,7 @@ class PlanCalls(Link):
     async def peek(self, shard: int, limit: int) -> tuple[int, int, list[Seen]]:
         """Now, ms until the next schedule is due (-1: none), and those that are due."""
         now_ms, next_ms, *rows = await self.call("peek", shard, self.now_ms(), limit)
-        seen = [Seen(str(rows[n], "ascii"), rows[n + 1], rows[n + 2]) for n in range(0, len(rows), 3)]
+        seen = [Seen(rows[n], _ms(rows[n + 1]), *rows[n + 2 : n + 4]) for n in range(0, len(rows), 4)]
         return now_ms, next_ms, seen
 
     async def fire(
