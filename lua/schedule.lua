@@ -38,7 +38,9 @@ for n = wanted, #ARGV, 6 do
     answer[#answer + 1] = 0
   else
     if not s then
-      s = { version = '0', cursor = '0', mode = '-', made = 0, missed = 0, skipped = 0, catch = '0', live = '-' }
+      -- One that was deleted and made anew is not the same: versions go on behind those of the deleted ones.
+      local used = redis.call('HGET', totals_key, 'versions') or '0'
+      s = { version = used, cursor = '0', mode = '-', made = 0, missed = 0, skipped = 0, catch = '0', live = '-' }
       if not raw then
         rooms[tenant] = rooms[tenant] - 1
       end

@@ -15,6 +15,8 @@ local before = answered(call_key, seq)
 if before then
   return before
 end
+local raw = redis.call('HGET', planned_key, name)
+local version = raw and tonumber(raw:match('^%d+')) or 0
 redis.call('ZREM', plans_key, name, name .. '!')
 local was = redis.call('HDEL', plan_key, name)
 was = was + redis.call('HDEL', planned_key, name, name .. '!')
@@ -22,6 +24,9 @@ was = was + redis.call('ZREM', roster_key, name)
 redis.call('DEL', history_prefix .. name)
 if was > 0 then
   redis.call('HINCRBY', totals_key, 'unscheduled', 1)
+  if version > (tonumber(redis.call('HGET', totals_key, 'versions')) or 0) then
+    redis.call('HSET', totals_key, 'versions', version)
+  end
   local tenant = name:match('^[^/]+')
   if redis.call('ZLEXCOUNT', roster_key, '[' .. tenant .. '/', '(' .. tenant .. '0') == 0 then
     redis.call('HDEL', pace_key, tenant)

@@ -216,6 +216,8 @@ class Inspector:
         minute = now_ms // 60_000
         rates = [await read(lambda m=m: client.hgetall(keys.rate(m))) for m in (minute - 1, minute)]  # type: ignore[misc]
         for field, count in (await read(lambda: client.hgetall(keys["totals"]))).items():
+            if field == b"versions":
+                continue  # no event: see lua/unschedule.lua
             totals[field.decode()] = totals.get(field.decode(), 0) + int(count)
         for field, count in tally.items():
             place, _, encoded = field.decode().partition(" ")

@@ -164,3 +164,17 @@ async def test_a_full_server_notes_what_ends(floor: Floor) -> None:
         async with full(floor):
             await floor.finish(how, job)
         assert [outcome for _, outcome in await floor.history(f"acme/{how}")] == [OUTCOME[how]]
+
+
+async def test_a_run_that_was_cancelled_stands_once_and_names_its_worker(floor: Floor) -> None:
+    # Tries to fill the history with two entries a run, to lose its start, or to take the id for the worker.
+    await floor.plan()
+    job = await floor.run_occurrence(overlap="c")
+    assert await floor.fire(overlap="c") == MADE
+    ((_, fields),) = await entries(floor)
+    assert fields[b"r"].split(b" ")[1] == b"w1"
+    late = run_of(1, Outcome.STALE, "")
+    for _ in range(2):
+        await floor.store.stale(0, [job.id, late])
+        ((_, fields),) = await entries(floor)
+        assert fields[b"r"] == late.replace(b" stale ", b" cancelled ")

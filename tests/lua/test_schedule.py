@@ -60,7 +60,7 @@ async def test_a_tenant_has_a_quota(floor: Floor) -> None:
     assert await floor.plan("acme/c", quota=4, others=1) == [1]
     assert await floor.plan("acme/d", quota=2) == [0], "a quota that was lowered"
     await floor.store.unschedule(0, floor.caller, "acme/a")
-    assert await floor.plan("acme/d", quota=3) == [1], "one that went makes room"
+    assert await floor.plan("acme/d", quota=3) == [2], "one that went makes room"
 
 
 async def test_a_broken_state_takes_no_room(floor: Floor) -> None:
@@ -148,3 +148,24 @@ async def test_a_full_server_refuses_and_stores_nothing(floor: Floor) -> None:
                 await floor.plan(name, "acme/c", seen=seen)
         assert await floor.picture() == before
     assert await floor.plan("acme/a", "acme/c") == [1, 1]
+
+
+async def test_one_made_anew_is_another(floor: Floor) -> None:
+    # Tries to replace, by a version seen long ago, a schedule that was deleted and made again by somebody else.
+    assert await floor.plan() == [1]
+    assert await floor.plan(seen=1) == [2]
+    await floor.store.unschedule(0, floor.caller, PLAN)
+    assert await floor.plan() == [3]
+    for old in (1, 2):
+        assert await floor.plan(seen=old) == [-4]
+
+
+async def test_another_rule_ends_the_backfill_of_the_old_one(floor: Floor) -> None:
+    # Tries to go on with times that another rule has counted; a pause leaves it alone.
+    await floor.plan()
+    await floor.call("backfill", floor.now, 0, PLAN, 1, 2, 2)
+    assert await floor.plan(seen=1, mode="p", cursor="=") == [2]
+    assert await floor.client.zscore(floor.keys["plans"], f"{PLAN}!") is not None
+    assert await floor.plan(seen=2, cursor=floor.now + 5) == [3]
+    assert await floor.client.hget(floor.keys["planned"], f"{PLAN}!") is None
+    assert await floor.client.zscore(floor.keys["plans"], f"{PLAN}!") is None

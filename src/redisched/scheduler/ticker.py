@@ -55,7 +55,7 @@ class Ticker:
         missed = late = 0
         begun_s = mono_s()
         for one in seen:
-            if mono_s() - begun_s > LONGEST_S:
+            if steps and mono_s() - begun_s > LONGEST_S:
                 break  # the rest is still due; renewal and promotion run on this loop too
             step = self._add(one, now_ms, steps)
             if step is not None:
