@@ -126,7 +126,7 @@ async def _register(sched: Scheduler, count: int, entries: list[Entry], first: i
                 part = todo[n : n + BATCH]
                 wanted = [word for row in part for word in row]
                 answer = await sched.store.schedule(shard, caller, _NO_QUOTA, 0, wanted)
-                assert answer == [1] * len(part), answer
+                assert all(version > 0 for version in answer), answer
                 done += len(part)
                 if done % 100_000 < BATCH and count > 100_000:
                     _say(f"{done:,} of {count:,} registered, {done / (time.perf_counter() - begin):,.0f}/s")
