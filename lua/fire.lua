@@ -137,7 +137,7 @@ local function step(name, lane, record, words)
   if is_asked then
     -- A human asked for it: it is made whatever runs, and counts as running from now on.
     make(occurrence_id(plan, occurrence), lane, now, record)
-    remember(parent, live, occurrence)
+    remember(parent, live, occurrence, LIVE_KEPT)
     return MADE
   elseif kind == 'c' then
     if #live > 0 then
@@ -173,7 +173,7 @@ local function step(name, lane, record, words)
     live = {}
   end
   make(occurrence_id(plan, occurrence), lane, tonumber(at), record)
-  remember(parent, live, occurrence)
+  remember(parent, live, occurrence, limit > 0 and LIVE_KEPT or LIVE_KEPT_FREELY)
   -- What became due while it was held is left out: one may wait.
   s.skipped, counts.overlapped = s.skipped + tonumber(skipped), counts.overlapped + tonumber(skipped)
   s.made = s.made + 1

@@ -21,10 +21,10 @@ local function living(k, plan, s)
   return found
 end
 
--- Remembers an occurrence for the next decision, with those that still live.
-local function remember(s, live, occurrence)
+-- Remembers an occurrence for the next decision, with the `kept` youngest of those that still live.
+local function remember(s, live, occurrence, kept)
   local list = {}
-  for n = math.max(1, #live - LIVE_KEPT + 2), #live do
+  for n = math.max(1, #live - kept + 2), #live do
     -- A backfill may come to one that lives.
     if live[n][3] ~= occurrence then
       list[#list + 1] = live[n][3]

@@ -316,7 +316,7 @@ async def test_allow_without_a_number_keeps_a_short_list(floor: Floor) -> None:
     await floor.plan()
     for _ in range(100):
         assert await floor.fire(overlap="a") == MADE
-    assert len((await floor.standing()).occurrences) == 64
+    assert len((await floor.standing()).occurrences) == 8
 
 
 async def test_queue_holds_one_and_counts_the_others_once(floor: Floor) -> None:
