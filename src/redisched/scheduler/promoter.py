@@ -1,48 +1,22 @@
 """Moves due jobs to their lanes: sleeps until the next one is due and is woken by an earlier one.
 
-The script says how long to sleep, by Redis' clock; the sleep itself is a timer here, because a
-blocking read's timeout is only as fine as the server's 100 ms housekeeping. Two promoters on one
-shard are harmless: each due job is moved by whichever script runs first.
+Two promoters on one shard are harmless: each due job is moved by whichever script runs first.
 """
 
 from __future__ import annotations
 
-import asyncio
-
+from redisched.scheduler.looker import Looker
 from redisched.settings import SchedulerSettings
 from redisched.store import Store
 
 
-class Promoter:
+class Promoter(Looker):
     def __init__(self, store: Store, shard: int, settings: SchedulerSettings) -> None:
-        self._store = store
-        self._shard = shard
-        self._settings = settings
-        self._alarm = asyncio.Event()
-        self.next_ms = -1  # until the next job is due; -1: nothing waits
+        super().__init__(store, shard, settings)
         self.moved = 0
-
-    def ring(self) -> None:
-        """Something is due earlier than we sleep."""
-        self._alarm.set()
-
-    async def run(self) -> None:
-        while True:
-            self._alarm.clear()
-            if await self.run_once() == 0:
-                await self._sleep()
 
     async def run_once(self) -> int:
         """Moves at most one batch; answers how many."""
         moved, self.next_ms = await self._store.promote(self._shard, self._settings.batch)
         self.moved += moved
         return moved
-
-    async def _sleep(self) -> None:
-        longest_s = self._settings.look_s
-        sleep_s = longest_s if self.next_ms < 0 else min(self.next_ms / 1000, longest_s)
-        try:
-            async with asyncio.timeout(sleep_s):
-                await self._alarm.wait()
-        except TimeoutError:
-            pass

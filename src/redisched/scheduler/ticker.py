@@ -7,13 +7,13 @@ computed here, because cron is Python; what depends on the store (overlap, pace)
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from typing import Any
 
 from redisched.clock import mono_s
 from redisched.plan import Standing, Step, backfill_step, next_step, open_plan
+from redisched.scheduler.looker import Looker
 from redisched.settings import SchedulerSettings
 from redisched.store import Store
 from redisched.store.plans import Seen
@@ -26,25 +26,11 @@ LARGE = 10  # a catch-up of so many missed occurrences in one look is worth a li
 _POSTPONE = "x 0 0 0 0 0 0 0 0 0 s 0"
 
 
-class Ticker:
+class Ticker(Looker):
     def __init__(self, store: Store, shard: int, settings: SchedulerSettings) -> None:
-        self._store = store
-        self._shard = shard
-        self._settings = settings
+        super().__init__(store, shard, settings)
         self._caller = store.caller()
-        self._alarm = asyncio.Event()
-        self.next_ms = -1  # until the next schedule is due; -1: none
         self.made = 0
-
-    def ring(self) -> None:
-        """A schedule is due earlier than we sleep."""
-        self._alarm.set()
-
-    async def run(self) -> None:
-        while True:
-            self._alarm.clear()
-            if await self.run_once() == 0:
-                await self._sleep()
 
     async def run_once(self) -> int:
         """Looks at one batch of schedules; answers how many it moved on."""
@@ -87,12 +73,3 @@ class Ticker:
             return None
         steps += (seen.name, table.lane, record, step.words)
         return step
-
-    async def _sleep(self) -> None:
-        longest_s = self._settings.look_s
-        sleep_s = longest_s if self.next_ms < 0 else min(self.next_ms / 1000, longest_s)
-        try:
-            async with asyncio.timeout(sleep_s):
-                await self._alarm.wait()
-        except TimeoutError:
-            pass

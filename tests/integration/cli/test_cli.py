@@ -7,10 +7,9 @@ that would touch more than was asked for, names that move a terminal's cursor.
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,14 +18,6 @@ from redisched.cli import main
 from redisched.cli.common import span
 from tests.support.servers import ServerProcess
 from tests.support.shell import Shell
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    log = logging.getLogger("redisched")
-    before = log.level
-    yield
-    log.setLevel(before)
 
 
 @pytest.fixture

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import io
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from redisched.cli import dead
 from tests.support.servers import ServerProcess
 from tests.support.shell import Shell
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    log = logging.getLogger("redisched")
-    before = log.level
-    yield
-    log.setLevel(before)
 
 
 @pytest.fixture

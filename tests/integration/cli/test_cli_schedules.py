@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -34,14 +33,6 @@ SHOWN = "Zürich ☃/{x}:é\\u001b[2J\\u2028💥"
 WEEKLY = ("--cron", "0 9 * * 1", "--tz", "America/New_York")
 OCTOBER = ("--start", "2026-10-01T00:00:00Z", "--end", "2026-10-29T00:00:00Z")
 CLEAR = "local n = 0 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do n = n + redis.call('DEL', key) end return n"
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    log = logging.getLogger("redisched")
-    before = log.level
-    yield
-    log.setLevel(before)
 
 
 @pytest.fixture
